@@ -42,9 +42,9 @@ _STAGES: Rule = (
     f"all, or some of: {', '.join(STAGES)}",
     lambda text: all(stage.strip() in (*STAGES, "all", "") for stage in text.split(",")),
 )
-_MOST_THREADS = 4096  # more workers than this are a mistake in writing
+MOST_THREADS = 4096  # more workers than this are a mistake in writing
 _MOST_MB = 10_000_000  # ten terabytes
-_COUNT = _number(f"a positive integer up to {_MOST_THREADS}, or nothing for one per core", int, 1, _MOST_THREADS)
+_COUNT = _number(f"a positive integer up to {MOST_THREADS}, or nothing for one per core", int, 1, MOST_THREADS)
 _FOLDER: Rule = (
     "a folder, or 0 for no disk cache",
     lambda text: text.lower() not in ("1", "on", "off", "yes", "no", "true", "false", "none"),  # meant, but no folder

@@ -9,6 +9,7 @@
     DESTINATION where a launch on a GPU goes: one per launch; that of a prepared launch is in its STATE
     WANTED_*    what a parameter takes: constants of a launcher
     GUARD       a row per place outside a kernel that its tracer read
+    POOL        the threads that share launches on the CPU: one per process; in it JOBS, one per launch that is shared just now
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Mapping
 from itertools import product
 from types import MappingProxyType
 
+from stagekit.config import MOST_THREADS
 from stagekit.dtypes import ALL_DTYPES, DType, bfloat16, float16, float32, float64
 
 WORD = 8  # bytes
@@ -32,19 +34,21 @@ PROCESS = _numbered(
     " environment target_switch sanitize_switch sanitizer modules torch_name torch_stream cupy_stream is_neg_name"
     " dlpack_name dlpack_device_name dlpack_version"
     " exchanges exchange_count launch_kernel get_context set_context last_launches"
-    " is_undiverted bind read_array release read_number is_expected run enqueue is_current "
+    " is_undiverted bind read_array release read_number is_expected run enqueue is_current"
+    " pool threads threads_seen threads_switch count_threads main_thread "
     + " ".join(f"{kind}_{dtype.name}" for kind in ("dtype", "scalar") for dtype in ALL_DTYPES)
 )
 """is_undiverted to is_current are the functions of `backends/launcher/support`; dtype_* and scalar_*, NumPy's dtypes and the
 types of its scalars. torch_stream: a C function that gives torch's current stream; cupy_stream: a Python callable that gives
-CuPy's. *_name: strings. dlpack_version: a tuple."""
+CuPy's. *_name: strings. dlpack_version: a tuple. threads: how many share a launch, 0 where it must be counted (`count_threads`);
+threads_seen: the object in the environment that said so. main_thread: its number, as pthread_self gives it."""
 
 STATE = _numbered(
-    "general process guards guard_count ask code cost share fail"
+    "general process guards guard_count ask code cost record fail"
     " grid_x grid_y grid_z block_x block_y block_z shared_bytes blocks kernel_number"
     " device stream_of stream has_stream slots pointers scratch_bytes entries launch"
 )
-"""general, ask, share, fail: Python callables. code: a cpu entry, or the DEVICE rows.
+"""general, ask, record, fail: Python callables. code: a cpu entry, or the DEVICE rows.
 kernel_number: what an enqueued launch leaves in last_launches of its device. device to has_stream: a DESTINATION; the device,
 stream_of, slots and pointers are those of a prepared launch. entries: of a kernel that has several, a word for each
 `signature.KernelEntry`: its STATE, or 0. launch: in such a STATE, the code that launches the entry."""
@@ -119,8 +123,22 @@ NUMBER_KINDS = (None, float32, float64, float16, bfloat16)
 SCALAR_VALUE = 16
 """Where a NumPy scalar keeps its value: after the object's header. `runtime/native_process.py` tries it."""
 
-WORTH_SHARING_NS = 150_000  # a launch on the CPU that lasts longer is shared among threads
 SCRATCH_ALIGN = 64  # bytes: a cache line, and the widest vector
+
+LINE = 64  # bytes: a cache line
+POOL = _numbered("ticket sleepers started arrived looking_ns")
+"""ticket: changes with each job. sleepers: workers that wait for it to change. started, arrived: workers that were made, and that
+run. looking_ns: for how long they look before they sleep. After a LINE come the JOBS."""
+JOBS = 8  # launches that are shared at a time; others run in their own thread
+JOB = _numbered("state is_taken code slots grid scratch_bytes threads least most fault owner")
+"""state: how many help, and bits (`backends/launcher/support/pool.py`). least, most: blocks of a chunk. After two LINEs comes a
+RANGE for each thread, a LINE each."""
+RANGE = _numbered("next end")
+JOB_BYTES = LINE * (2 + MOST_THREADS)
+POOL_BYTES = LINE + JOBS * JOB_BYTES
+RAISED, NO_MEMORY, FORKED = -1, -2, -3
+"""Faults of a launch on the CPU beside those that a kernel reports, which are above 0: a handler of a signal raised, there is no
+scratch memory, and a handler forked, so that this is another process than the one that began."""
 
 GUARD = _numbered("kind holder key seen")
 GUARD_KINDS = (

@@ -24,6 +24,7 @@ from stagekit.frontend.kernel import Traced
 from stagekit.intrinsics import all_intrinsics
 from stagekit.ir import Function, ops, walk
 from stagekit.ir.printer import print_function
+from stagekit.jit.native_launchers import provide_support
 from stagekit.recursion import repeated_deeply
 from stagekit.runtime.cpu import CpuKernel
 from stagekit.runtime.kernel import Kernel
@@ -111,6 +112,7 @@ def load_cpu(artifact: Artifact, constexprs: Mapping[str, Any], traced: Traced) 
     """Put an object file into this process. traced: what it was compiled from."""
     from stagekit.backends.host import loader
 
+    provide_support()  # the pool
     loaded = loader.load(artifact.code, artifact.entry)
     return CpuKernel(artifact, loaded.address, loaded.close, constexprs, functools.partial(_place_of_op, traced))
 

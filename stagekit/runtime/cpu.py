@@ -1,37 +1,35 @@
-"""Launch a kernel on the CPU: machine code at an address, called through ctypes, which lets go of the GIL.
+"""Launch a kernel on the CPU: machine code at an address.
 
     kernel = CpuKernel(artifact, address, closer)
     kernel.launch((x, y, 3.0), kernel.request(4))
 
-The entry is `entry(args, grid, first, last, scratch)`, see `artifact.py`. It runs a range of blocks, so that `pool.py` can share
-a grid among threads; each thread has its own scratch memory, which all kernels reuse.
+The entry is `entry(args, grid, first, last, scratch)`, see `artifact.py`. It runs a range of blocks, so that the pool can share a
+grid among threads (`backends/launcher/support/pool.py`), each with scratch memory of its own. Where there can be no pool
+(`native_process.is_available`), all blocks run in the calling thread.
 """
 
 from __future__ import annotations
 
 import ctypes
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stagekit.artifact import Artifact
-from stagekit.diagnostics import InternalError, Loc, hide_frames
-from stagekit.native_tables import SCRATCH_ALIGN, WORD
+from stagekit.diagnostics import InternalError, Loc, StagekitError, hide_frames
+from stagekit.native_tables import FORKED, NO_MEMORY, SCRATCH_ALIGN, WORD
 from stagekit.runtime import native_process
 from stagekit.runtime.checks import Reading
-from stagekit.runtime.errors import BarrierError, MissedBarrier
+from stagekit.runtime.errors import BarrierError, ForkedLaunch, MissedBarrier
 from stagekit.runtime.kernel import Buffer, Kernel, LaunchOther, Packer, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize
 from stagekit.runtime.native_process import PreparedLaunch, State
-from stagekit.runtime.pool import BlockCost, run_blocks, share_blocks
 from stagekit.runtime.records import RecordBuffer, report
 from stagekit.signature import slot_offsets
 
 _ENTRY_TYPE = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
 )
-_NEVER_ON_STACK = 1 << 40  # bytes of scratch memory, for which a native launcher leaves the launch to `_record`
 
 
 class CpuKernel(Kernel):
@@ -57,7 +55,7 @@ class CpuKernel(Kernel):
         self._packer = Packer(artifact.signature.slots, extra="3q")  # the grid follows the arguments
         self._slots_end = slot_offsets(artifact.signature.slots)[-1]
         self._free_records: list[RecordBuffer] = []
-        self._cost = BlockCost()
+        self._cost = ctypes.c_double()  # of a block at the last launch, in ns; 0 before the first
         weakref.finalize(self, closer).atexit = False
 
     def launch(self, arguments: Sequence[Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
@@ -67,26 +65,22 @@ class CpuKernel(Kernel):
         _, _, shared_bytes, blocks = size = self._size(values, arguments, brackets)
         if blocks:
             buffer = self._packer.pack(values, size.grid)
-            run = self._record if self.artifact.has_records else self._share
-            run(buffer.address, buffer.address + self._slots_end, 0, blocks, shared_bytes)
+            run = self._record if self.artifact.has_records else self._run
+            run(buffer.address, buffer.address + self._slots_end, blocks, shared_bytes)
 
-    def _share(self, slots: int, grid: int, first: int, total: int, shared_bytes: int) -> None:
-        """Run blocks first..total, alone or with the workers. A native launcher has run those before `first`."""
-        entry, scratch_bytes = self._entry, self.artifact.scratch_bytes + shared_bytes
-
-        def run(start: int, end: int) -> None:
-            fault = entry(slots, grid, start, end, _scratch(scratch_bytes))
-            if fault:
-                self._fail(fault)
-
-        if first:
-            share_blocks(run, first, total, self._cost)
-        elif total == 1:
-            run(0, 1)
+    def _run(self, slots: int, grid: int, blocks: int, shared_bytes: int) -> None:
+        scratch_bytes = self.artifact.scratch_bytes + shared_bytes
+        if native_process.has_functions():
+            values = self._address, ctypes.addressof(self._cost), slots, grid, blocks, scratch_bytes
+            fault = native_process.process().run_blocks(*values)
         else:
-            run_blocks(run, total, self._cost)
+            memory = (ctypes.c_char * (scratch_bytes + SCRATCH_ALIGN - 1))()
+            start = ctypes.addressof(memory)
+            fault = self._entry(slots, grid, 0, blocks, start + -start % SCRATCH_ALIGN)
+        if fault:
+            self._fail(fault)
 
-    def _record(self, slots: int, grid: int, first: int, total: int, shared_bytes: int) -> None:
+    def _record(self, slots: int, grid: int, blocks: int, shared_bytes: int) -> None:
         """Run a kernel that writes records. Its last parameter is record memory that no other launch uses meanwhile."""
         try:
             records = self._free_records.pop()
@@ -96,27 +90,30 @@ class CpuKernel(Kernel):
         ctypes.memmove(buffer.address, slots, self._slots_end)
         buffer.memory[-1] = records.address
         try:
-            self._share(buffer.address, grid, first, total, shared_bytes)
+            self._run(buffer.address, grid, blocks, shared_bytes)
             report(records, self.artifact.record_sites)
         finally:
             self._free_records.append(records)
 
     def _fail(self, fault: int) -> None:
-        """Raise what the entry reports: a missed barrier is the only fault so far."""
+        """Raise what ended a launch. The entry itself reports missed barriers alone."""
+        if fault == NO_MEMORY:
+            raise MemoryError(f"no scratch memory for `{self.artifact.kernel_name}`")
+        if fault == FORKED:
+            raise StagekitError(ForkedLaunch(self.artifact.kernel_name))
         raise BarrierError(MissedBarrier(self.artifact.kernel_name), self._place_of(fault))
 
     def native_state(self, request: LaunchRequest) -> State | None:
         if isinstance(request.size, LaunchSize) and self._is_too_much(request.size.shared_bytes):
             return None
-        has_records = self.artifact.has_records
         words = {
             "code": self._address,
             "cost": ctypes.addressof(self._cost),
-            "scratch_bytes": _NEVER_ON_STACK if has_records else self.artifact.scratch_bytes,
+            "scratch_bytes": self.artifact.scratch_bytes,
             **size_words(request),
         }
-        share = hide_frames(self._record if has_records else self._share)
-        return State(words, {"share": share, "fail": hide_frames(self._fail)}, (self,))
+        record = {"record": hide_frames(self._record)} if self.artifact.has_records else {}
+        return State(words, {"fail": hide_frames(self._fail), **record}, (self,))
 
     def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest, launch_other: LaunchOther) -> PreparedLaunch:
         reading = Reading()
@@ -129,23 +126,3 @@ class CpuKernel(Kernel):
         buffer = self._packer.pack(values, size.grid)
         words = {"slots": buffer.address}
         return native_process.make_prepared("run_prepared", self._name, general, state, words, args, reading, buffer)
-
-
-class _ThreadScratch(threading.local):
-    size = 0
-    address = 0
-    memory: Any = None
-
-
-_thread_scratch = _ThreadScratch()
-
-
-def _scratch(size: int) -> int:
-    """Return the address of aligned memory of this thread, at least `size` bytes. It grows and is never cleared."""
-    own = _thread_scratch
-    if own.size < size:
-        own.memory = (ctypes.c_char * (size + SCRATCH_ALIGN - 1))()
-        start = ctypes.addressof(own.memory)
-        own.address = start + -start % SCRATCH_ALIGN
-        own.size = size
-    return own.address

@@ -302,6 +302,12 @@ class AssertionFailed(Diagnostic):
     others: str
 
 
+class ForkedLaunch(Diagnostic):
+    title = "A launch was split by a fork"
+    label = "`{kernel}` was running in several threads when the handler of a signal forked; in the child it cannot end"
+    help = "let the handler note the signal, and fork after the launch"
+
+
 class MissedBarrier(Diagnostic):
     title = "A barrier that not every thread reached"
     label = "`{kernel}`: threads of one block took different ways around a barrier"

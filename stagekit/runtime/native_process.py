@@ -29,6 +29,7 @@ from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.frozen import frozen
 from stagekit.native_tables import ABSENT, C_CONTIGUOUS, WRITEABLE
 from stagekit.runtime import views
+from stagekit.runtime.pool import Pool, keep_for_ever
 from stagekit.signature import KernelEntry
 
 _FASTCALL_KEYWORDS = 0x80 | 0x2
@@ -141,14 +142,16 @@ def _environment() -> dict[bytes, bytes] | None:
     return variables if is_plain else None
 
 
+_RUN_BLOCKS = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 5, ctypes.c_int64, ctypes.c_int64)
+
 # The process --------------------------------------------------------------------------------------------------------
 
 
 class Process:
     """The PROCESS table of this process, and all that it points to.
 
-    functions: addresses of the machine code that launchers call, once it is loaded. streams: `stream_of` by the id of each array
-    type that has a row.
+    functions: addresses of the machine code that launchers call, once it is loaded; with them comes the pool. streams:
+    `stream_of` by the id of each array type that has a row.
     """
 
     def __init__(self) -> None:
@@ -174,10 +177,26 @@ class Process:
         self.set(name, id(value))
 
     def set_functions(self, addresses: Mapping[str, int], code: object) -> None:
-        """Store the addresses of the functions that launchers call, and keep their code alive."""
-        self._referents["code"], self.functions = code, addresses
+        """Store the addresses of the functions that launchers call, make the pool, and keep their code alive."""
+        pool = Pool(self.set)
+        keep_for_ever(code)
+
+        def count_threads() -> None:
+            """Count them, and note by which object in the environment."""
+            pool.count_threads()
+            seen = (_environment() or {}).get(config.THREADS.name.encode())
+            self._referents["threads_seen"] = seen
+            self.set("threads_seen", 0 if seen is None else id(seen))
+
+        self.point("count_threads", count_threads)
+        self._run_blocks, self.functions = _RUN_BLOCKS(addresses["run_blocks"]), addresses
         for name in addresses.keys() & tables.PROCESS.keys():
             self.set(name, addresses[name])
+
+    def run_blocks(self, code: int, cost: int, slots: int, grid: int, blocks: int, scratch_bytes: int) -> int:
+        """Run the blocks of a CPU kernel, with the pool if that is quicker; return 0 or a fault. The functions must be there."""
+        fault: int = self._run_blocks(self.address, code, cost, slots, grid, blocks, scratch_bytes)
+        return fault
 
     def add_exchange(
         self, kind: type, *, read: int = 0, stream_of: int = 0, flags: int = 0, keywords: Sequence[Any] = (None, None)
@@ -193,7 +212,7 @@ class Process:
 
 
 def _known_objects() -> dict[str, Any]:
-    switches = {"target_switch": config.TARGET, "sanitize_switch": config.SANITIZE}
+    switches = {"target_switch": config.TARGET, "sanitize_switch": config.SANITIZE, "threads_switch": config.THREADS}
     return {
         "none": None,
         "true": True,

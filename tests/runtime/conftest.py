@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from stagekit.jit.native_launchers import provide_support
 from stagekit.runtime.cpu import CpuKernel
 from stagekit.signature import Signature
 from tests.runtime.fake_driver import FakeDriver, installed
 from tests.runtime.handmade import MakeKernel, artifact
 
 SOURCE = r"""
+#include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 typedef const uint64_t *args_t;
@@ -46,6 +48,33 @@ int32_t scribble(args_t a, grid_t g, int64_t first, int64_t last, void *scratch)
     int64_t sum = (uintptr_t)scratch % 64;
     for (int i = 0; i < 64; i++) sum += own[i] - (b * 64 + i);
     out[b] = sum;
+  }
+  return 0;
+}
+/* out[b] = the thread that ran the block, spinning `work` times more for each later block; slots: out, work */
+int32_t who(args_t a, grid_t g, int64_t first, int64_t last, void *scratch) {
+  int64_t *out = (int64_t *)a[0];
+  for (int64_t b = first; b < last; b++) {
+    for (volatile int64_t i = 0; i < (int64_t)a[1] * b; i++) ;
+    out[b] = pthread_self();
+  }
+  return 0;
+}
+/* each block waits until the one before has added one to out[0]; slots: out */
+int32_t in_turn(args_t a, grid_t g, int64_t first, int64_t last, void *scratch) {
+  volatile int64_t *out = (int64_t *)a[0];
+  for (int64_t b = first; b < last; b++) {
+    while (__atomic_load_n(out, __ATOMIC_ACQUIRE) != b) ;
+    __atomic_store_n(out, b + 1, __ATOMIC_RELEASE);
+  }
+  return 0;
+}
+/* block 777 reports fault 5, the others count; slots: out */
+int32_t faulty(args_t a, grid_t g, int64_t first, int64_t last, void *scratch) {
+  for (int64_t b = first; b < last; b++) {
+    if (b == 777) return 5;
+    for (volatile int64_t i = 0; i < 20000; i++) ;
+    __atomic_fetch_add((int64_t *)a[0], 1, __ATOMIC_RELAXED);
   }
   return 0;
 }
@@ -84,7 +113,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 @pytest.fixture
 def make_kernel(library: ctypes.CDLL) -> MakeKernel:
-    """`make_kernel("saxpy", signature, style=...)`: a `CpuKernel` of one of the C functions."""
+    """`make_kernel("saxpy", signature, style=...)`: a `CpuKernel` of one of the C functions. The pool is there."""
+    provide_support()
 
     def make(name: str, signature: Signature, closer: Callable[[], None] = lambda: None, **changes: Any) -> CpuKernel:
         address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value

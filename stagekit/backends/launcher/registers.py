@@ -147,6 +147,21 @@ class Reg:
     def store(self, value: Reg) -> None:
         self._w.line(f"store {type_text(value.type)} {value.text}, ptr {self.text}")
 
+    # Memory that several threads use; all these accesses are in one order
+
+    def atomic_load(self, type_: DType) -> Reg:
+        text = self._w.emit(f"load atomic {type_text(type_)}, ptr {self.text} seq_cst, align {type_.itemsize}")
+        return Reg(self._w, type_, text)
+
+    def atomic_store(self, value: Reg) -> None:
+        place = f"ptr {self.text} seq_cst, align {value.dtype.itemsize}"
+        self._w.line(f"store atomic {type_text(value.type)} {value.text}, {place}")
+
+    def atomic(self, operation: str, value: Reg) -> Reg:
+        """Do LLVM's `atomicrmw` of this name; return what was there before."""
+        text = self._w.emit(f"atomicrmw {operation} ptr {self.text}, {type_text(value.type)} {value.text} seq_cst")
+        return Reg(self._w, value.type, text)
+
     def field(self, name: str, type_: Type = PTR) -> Reg:
         """Load a field."""
         return self.address_of(name).load(type_)

@@ -16,6 +16,7 @@ condition is false: the function then returns zero, and the launcher leaves the 
 from __future__ import annotations
 
 import inspect
+import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
@@ -164,6 +165,23 @@ class Routine:
         self._go_to(head)
         self._begin(after)
 
+    @contextmanager
+    def repeat(self, condition: Callable[[], Reg]) -> Iterator[None]:
+        """What is written in the `with` runs as long as the condition is true, which is looked at each time before."""
+        head, body, after = map(self._w.new_label, ("head", "body", "after"))
+        self._go_to(head)
+        self._begin(head)
+        self._branch(condition(), body, after)
+        self._begin(body)
+        yield
+        self._go_to(head)
+        self._begin(after)
+
+    def pause(self) -> None:
+        """Tell the processor that this thread looks at memory in a loop."""
+        if platform.machine() == "x86_64":
+            self.call_void("llvm.x86.sse2.pause")
+
     def find(self, count: Reg, is_it: Callable[[Reg], Reg]) -> Reg:
         """Return the first number below `count` for which `is_it` is true; take the early exit if there is none."""
         found, differs = self._w.new_label("found"), self._w.new_label("differs")
@@ -291,13 +309,13 @@ class SupportFunction:
     def add_to(self, module: Module) -> None:
         r = Routine(module, self.symbol, self.result, self.parameters)
         self.write(r, *r.parameters)
-        r.close(lambda: r.null if self.result == PTR else r.false)
+        r.close(lambda: r.number(0, self.result) if isinstance(self.result, DType) else r.null)
 
 
 def function(result: Type, *parameters: Type) -> Callable[[Callable[..., None]], SupportFunction]:
     """Make a `SupportFunction` of what writes its body. parameters: the types of those that follow the routine.
 
-    result: a bool or a pointer. The early exit returns false, or null.
+    result: a number, a bool or a pointer. The early exit returns 0, false or null.
     """
 
     def declare(write: Callable[..., None]) -> SupportFunction:

@@ -1,80 +1,35 @@
-"""The launch itself: on the CPU here or with the workers of `runtime/pool.py`; on a GPU to a stream, which is found first."""
+"""The launch itself: on the CPU by `pool`; on a GPU to a stream, which is found first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import reduce
 from operator import or_
 
 from stagekit import native_tables as tables
 from stagekit.backends.launcher.registers import PTR, Reg
 from stagekit.backends.launcher.routine import Routine, function, prepared
-from stagekit.dtypes import float64, int32, int64, uint32
-
-WORTH_RELEASING_NS = 5_000.0  # below, letting other Python threads run costs more than it gives
-SCRATCH_ON_STACK = 64 * 1024  # bytes; larger kernels take the worker's memory
-_LEAST_NS = 0.5  # that a block is taken to cost: 0 means not known
-_MONOTONIC = 1  # CLOCK_MONOTONIC
+from stagekit.backends.launcher.support import pool
+from stagekit.dtypes import int32, int64, uint32
 
 # On the CPU ---------------------------------------------------------------------------------------------------------
 
 
 @function(PTR, tables.STATE, PTR, PTR, int64, int64)
 def run(r: Routine, state: Reg, slots: Reg, grid: Reg, blocks: Reg, shared_bytes: Reg) -> None:
-    """Run a CPU kernel: here while that is quicker than waking other threads, else through `share`.
-
-    It starts with a sixty-fourth of the blocks and looks at the clock, as `runtime/pool.py` does. A single block is never shared,
-    however long it took when it was measured.
-    """
-
-    def share(first: Reg) -> None:
-        r.ret(r.call_python_with_ints(state.field("share"), slots, grid, first, blocks, shared_bytes))
-
-    none = state.field("process", tables.PROCESS).field("none")
+    """Run a CPU kernel, through `record` where it is one that writes records."""
+    process, record = state.field("process", tables.PROCESS), state.field("record")
     with r.if_then(blocks == 0):
-        r.ret_object(none)
-    code, cost, memory = state.field("code"), state.field("cost"), state.field("scratch_bytes", int64) + shared_bytes
-    known = cost.load(float64)
-    estimate = known * blocks.to(float64)
-    is_worth_sharing = (estimate >= float(tables.WORTH_SHARING_NS)) & (blocks != 1)
-    with r.if_then(is_worth_sharing | (memory > SCRATCH_ON_STACK)):
-        share(r.number(0))
-    is_brief = (known > 0.0) & (estimate < WORTH_RELEASING_NS)
-    thread = r.if_else(is_brief, lambda: r.null, lambda: r.call(PTR, "PyEval_SaveThread"))
-    scratch = r.alloca_here(memory, tables.SCRATCH_ALIGN)
-
-    def run_blocks(first: Reg, last: Reg) -> Reg:
-        return r.call_at(code, int32, slots, grid, first, last, scratch)
-
-    run_count, fault = _run_here(r, run_blocks, blocks, cost)
-    with r.if_then(thread.is_set()):
-        r.call_void("PyEval_RestoreThread", thread)
+        r.ret_object(process.field("none"))
+    with r.if_then(record.is_set()):
+        r.ret(r.call_python_with_ints(record, slots, grid, blocks, shared_bytes))
+    scratch_bytes = state.field("scratch_bytes", int64) + shared_bytes
+    fault = pool.run_blocks.call(
+        r, process, state.field("code"), state.field("cost"), slots, grid, blocks, scratch_bytes
+    )
+    r.require(fault != tables.RAISED)
     with r.if_then(fault != 0):
         r.ret(r.call_python_with_ints(state.field("fail"), fault))
-    with r.if_then(run_count != blocks):
-        share(run_count)
-    r.ret_object(none)
-
-
-def _run_here(r: Routine, run_blocks: Callable[[Reg, Reg], Reg], blocks: Reg, cost: Reg) -> tuple[Reg, Reg]:
-    """Return how many blocks have run, and what the kernel reports. cost: where the time of a block is stored."""
-    part = blocks >> 6
-    first = (part == 0).select(r.number(1), part)
-    before = _now(r)
-    fault = run_blocks(r.number(0), first)
-    measured = (_now(r) - before).to(float64) / first.to(float64)
-    per_block = (measured < _LEAST_NS).select(r.number(_LEAST_NS, float64), measured)
-    cost.store(per_block)
-    rest = blocks - first
-    goes_on = (fault == 0) & (rest != 0) & (per_block * rest.to(float64) < float(tables.WORTH_SHARING_NS))
-    return r.if_else(goes_on, lambda: (blocks, run_blocks(first, blocks)), lambda: (first, fault))
-
-
-def _now(r: Routine) -> Reg:
-    """Return the time in nanoseconds."""
-    time = r.alloca(2 * tables.WORD)
-    r.call(int32, "clock_gettime", r.number(_MONOTONIC, int32), time)
-    return time.item(0, int64) * 1_000_000_000 + time.item(1, int64)
+    r.ret_object(process.field("none"))
 
 
 @prepared

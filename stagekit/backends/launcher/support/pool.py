@@ -1,0 +1,373 @@
+"""Launches on the CPU: in the calling thread, or shared with a pool of threads that know nothing of Python.
+
+    run_blocks(process, code, cost, slots, grid, blocks, scratch_bytes)     from a launcher, and from Python by ctypes
+
+A launch is shared where it lasts longer than handing over. Nobody knows beforehand, so the first one begins alone, and looks at
+the clock; later ones go by what a block cost the time before.
+
+A shared launch takes a JOB of the POOL (`native_tables.py`). Its blocks are cut into a range for each thread, so that a thread
+finds in its cache what it left there. Each takes chunks of its own range, smaller and smaller ones, then of the ranges after it.
+The caller has the first range and goes on in ascending order: all blocks below one that it has begun are taken, so that blocks
+may wait for those before them, whether any other thread comes or not. The first thread that finds no chunk left closes the job,
+and the caller waits for those who joined while it was open.
+
+Workers that have nothing to do look at the POOL's ticket for a while, then sleep on it (futex). They stop looking as soon as the
+system has given their core to somebody else, and never look where there are more threads than cores. In the main thread, Python's
+handlers of signals run every 50 ms.
+
+Source: Polychronopoulos and Kuck, Guided Self-Scheduling, 1987; Drepper, Futexes Are Tricky, 2011.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from typing import NamedTuple
+
+from stagekit import native_tables as tables
+from stagekit.backends.launcher.registers import PTR, Reg
+from stagekit.backends.launcher.routine import Routine, function
+from stagekit.dtypes import bool_, float64, int32, int64
+
+WORTH_RELEASING_NS = 5_000.0  # below, letting other Python threads run costs more than it gives
+WORTH_SHARING_NS = 50_000.0  # below, a launch stays in its thread: waking the others may take as long
+SCRATCH_ON_STACK = 64 * 1024  # bytes
+_LEAST_NS = 0.5  # that a block is taken to cost: 0 means not known
+_LEAST_CHUNK_NS, _MOST_CHUNK_NS = 5_000.0, 20_000_000.0
+_SIGNALS_EVERY_NS = 50_000_000
+_TAKEN_AWAY_NS = 50_000  # between two looks at the clock: somebody else had the core
+_CALLER_LOOKS = 10  # times as long as a worker: it does not wait for nothing
+_PARTS = 3  # a chunk is the eighth part of what is left of a range: so many bits
+_MONOTONIC = 1  # CLOCK_MONOTONIC
+_SET_MASK = 2  # SIG_SETMASK
+_SIGSET_BYTES = 128
+_OPEN, _IS_AWAITED = 1 << 30, 1 << 29  # bits of a job's state; below them the number of helpers
+_FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine(), 0)  # the number of the system call
+_WAIT, _WAKE = 128, 129  # futex operations, private to the process
+_EVERYBODY, _WOKEN = 0x7FFFFFFF, 2  # threads that a call wakes
+
+
+# A launch -----------------------------------------------------------------------------------------------------------
+
+
+class BlockLaunch(NamedTuple):
+    """What a launch is made of. cost: where it says what a block costs in ns. thread: of Python, or null while it has the GIL."""
+
+    process: Reg
+    code: Reg
+    cost: Reg
+    slots: Reg
+    grid: Reg
+    blocks: Reg
+    scratch_bytes: Reg
+    scratch: Reg
+    threads: Reg
+    thread: Reg
+
+    def run(self, r: Routine, first: Reg | int, last: Reg) -> Reg:
+        """Run some blocks here; return what the kernel reports."""
+        return r.call_at(self.code, int32, self.slots, self.grid, first, last, self.scratch)
+
+    def is_worth_sharing(self, blocks: Reg) -> Reg:
+        return self.cost.load(float64) * blocks.to(float64) >= WORTH_SHARING_NS
+
+    def note_cost(self, r: Routine, time: Reg, blocks: Reg) -> None:
+        measured = time.to(float64) / blocks.to(float64)
+        self.cost.store((measured < _LEAST_NS).select(r.number(_LEAST_NS, float64), measured))
+
+
+@function(int32, tables.PROCESS, PTR, PTR, PTR, PTR, int64, int64)
+def run_blocks(
+    r: Routine, process: Reg, code: Reg, cost: Reg, slots: Reg, grid: Reg, blocks: Reg, scratch_bytes: Reg
+) -> None:
+    """Run the blocks of a launch, without the GIL unless they are brief; return 0, what the kernel reports, or a fault of
+    `native_tables`. cost: what a block cost at the last launch, in ns; 0 before the first.
+    """
+    known = cost.load(float64)
+    is_brief = (known > 0.0) & (known * blocks.to(float64) < WORTH_RELEASING_NS)
+    threads = r.if_else(is_brief, lambda: r.number(1), lambda: thread_count.call(r, process))
+    with r.if_then(threads == 0):
+        r.ret(r.number(tables.RAISED, int32))
+    thread = r.if_else(is_brief, lambda: r.null, lambda: r.call(PTR, "PyEval_SaveThread"))
+    is_large = scratch_bytes > SCRATCH_ON_STACK
+    on_stack = r.alloca_here(is_large.select(r.number(1), scratch_bytes), tables.SCRATCH_ALIGN)
+    scratch = r.if_else(is_large, lambda: _allocate(r, scratch_bytes), lambda: on_stack)
+    launch = BlockLaunch(process, code, cost, slots, grid, blocks, scratch_bytes, scratch, threads, thread)
+    fault = r.if_else(scratch.is_set(), lambda: _run(r, launch), lambda: r.number(tables.NO_MEMORY, int32))
+    with r.if_then(is_large):
+        r.call_void("free", scratch)
+    with r.if_then(thread.is_set()):
+        r.call_void("PyEval_RestoreThread", thread)
+    r.ret(fault)
+
+
+def _allocate(r: Routine, size: Reg) -> Reg:
+    align = tables.SCRATCH_ALIGN
+    return r.call(PTR, "aligned_alloc", align, (size + (align - 1)) & -align)
+
+
+@function(int64, tables.PROCESS)
+def thread_count(r: Routine, process: Reg) -> None:
+    """Return how many threads share a launch; 0 with an exception if the switch is no number. Python is asked when the switch
+    is another object than the last time.
+    """
+    switch = r.call(PTR, "PyDict_GetItemWithError", process.field("environment"), process.field("threads_switch"))
+    with r.if_then((process.field("threads", int64) == 0) | (switch != process.field("threads_seen"))):
+        answer = r.call_python(process.field("count_threads"))
+        r.require(answer.is_set())
+        r.decref(answer)
+    r.ret(process.field("threads", int64))
+
+
+def _run(r: Routine, launch: BlockLaunch) -> Reg:
+    """Run a part of the blocks here unless it is known that they last; share the rest if it does."""
+    known, blocks, before = launch.cost.load(float64), launch.blocks, _now(r)
+
+    def begin() -> tuple[Reg, Reg]:
+        first = (known > 0.0).select(_at_least(r, blocks >> 6, 1), 1)
+        fault = launch.run(r, 0, first)
+        launch.note_cost(r, _now(r) - before, first)
+        return first, fault
+
+    first, fault = r.if_else(launch.is_worth_sharing(blocks), lambda: (r.number(0), r.number(0, int32)), begin)
+    rest = blocks - first
+
+    def alone() -> Reg:
+        fault = launch.run(r, first, blocks)
+        launch.note_cost(r, _now(r) - before, blocks)
+        return fault
+
+    def go_on() -> Reg:
+        return r.if_else(launch.is_worth_sharing(rest), lambda: _share(r, launch, first), alone)
+
+    return r.if_else((fault != 0) | (rest == 0), lambda: fault, go_on)
+
+
+def _at_least(r: Routine, number: Reg, least: int) -> Reg:
+    return (number < least).select(r.number(least, number.dtype), number)
+
+
+def _now(r: Routine) -> Reg:
+    """Return the time in nanoseconds."""
+    time = r.alloca(2 * tables.WORD)
+    r.call(int32, "clock_gettime", r.number(_MONOTONIC, int32), time)
+    return time.item(0, int64) * 1_000_000_000 + time.item(1, int64)
+
+
+# A shared launch ----------------------------------------------------------------------------------------------------
+
+
+def _share(r: Routine, launch: BlockLaunch, first: Reg) -> Reg:
+    """Run the blocks from `first` on with the pool, or alone where all its jobs are taken."""
+    pool, found = launch.process.field("pool", tables.POOL), r.variable(r.null)
+    with r.loop(r.number(tables.JOBS)) as place, r.if_then(found.load().is_null()):
+        job = _job(pool, place)
+        with r.if_then(job.address_of("is_taken").atomic("xchg", r.number(1)) == 0):
+            found.store(job)
+    job = found.load(tables.JOB)
+    return r.if_else(
+        job.is_null(), lambda: launch.run(r, first, launch.blocks), lambda: _run_job(r, launch, pool, job, first)
+    )
+
+
+def _run_job(r: Routine, launch: BlockLaunch, pool: Reg, job: Reg, first: Reg) -> Reg:
+    before, per_block, count = _now(r), launch.cost.load(float64), launch.blocks - first
+    threads = (launch.threads < count).select(launch.threads, count)
+    fields = {name: getattr(launch, name) for name in ("code", "slots", "grid", "scratch_bytes")}
+    fields |= {"threads": threads, "fault": r.number(0), "owner": r.call(PTR, "pthread_self")}
+    fields |= {"least": _blocks_in(r, _LEAST_CHUNK_NS, per_block), "most": _blocks_in(r, _MOST_CHUNK_NS, per_block)}
+    for name, value in fields.items():
+        job.address_of(name).store(value)
+    _cut(r, job, first, count, threads)
+    with r.if_then(threads > 1):
+        start_workers.call(r, pool, threads - 1)
+        job.address_of("state").atomic("or", r.number(_OPEN, int32))
+        pool.address_of("ticket").atomic("add", r.number(1, int32))
+        _wake_some(r, pool)
+    is_main = fields["owner"] == launch.process.field("main_thread")
+    work.call(r, job, 0, launch.scratch, is_main.select(launch.thread, r.null))
+    await_helpers.call(r, pool, job)
+    fault = job.field("fault", int64).to(int32)
+    job.address_of("is_taken").atomic_store(r.number(0))
+    launch.note_cost(r, (_now(r) - before) * threads, count)
+    return fault
+
+
+def _job(pool: Reg, place: Reg) -> Reg:
+    return pool.at(place * tables.JOB_BYTES + tables.LINE, tables.JOB)
+
+
+def _blocks_in(r: Routine, time: float, per_block: Reg) -> Reg:
+    """Return how many blocks take so many ns, at least one."""
+    return _at_least(r, (r.number(time, float64) / per_block).to(int64), 1)
+
+
+def _range(job: Reg, place: Reg) -> Reg:
+    return job.at(place * tables.LINE + 2 * tables.LINE, tables.RANGE)
+
+
+def _cut(r: Routine, job: Reg, first: Reg, count: Reg, threads: Reg) -> None:
+    """Give each thread a range: equal ones, of which the first have a block more."""
+    part, longer = count // threads, count % threads
+    with r.loop(threads) as place:
+        begin = first + part * place + (place < longer).select(place, longer)
+        _range(job, place).address_of("next").store(begin)
+        _range(job, place).address_of("end").store(begin + part + (place < longer).to(int64))
+
+
+@function(bool_, tables.JOB, int64, PTR, PTR)
+def work(r: Routine, job: Reg, index: Reg, scratch: Reg, thread: Reg) -> None:
+    """Run chunks until none is left, then close the job. thread: of Python, where handlers of signals may run; or null."""
+    code, slots, grid = (job.field(name) for name in ("code", "slots", "grid"))
+    threads, least, most = (job.field(name, int64) for name in ("threads", "least", "most"))
+    looked = r.variable(_now(r))
+    with r.loop(threads) as step:
+        place = index + step
+        own = _range(job, (place < threads).select(place, place - threads))
+        next_block, end = own.address_of("next"), own.field("end", int64)
+        with r.repeat(lambda: next_block.atomic_load(int64) < end):
+            part = (end - next_block.atomic_load(int64)) >> _PARTS
+            part = (part < most).select(part, most)
+            chunk = (part < least).select(least, part)
+            start = next_block.atomic("add", chunk)
+            with r.if_then(start < end):
+                past = (end - start < chunk).select(end, start + chunk)
+                fault = r.call_at(code, int32, slots, grid, start, past, scratch)
+                with r.if_then(fault != 0):
+                    _stop(r, job, fault)
+                with r.if_then(thread.is_set()):
+                    _let_handlers_run(r, job, looked, thread)
+    job.address_of("state").atomic("and", r.number(~_OPEN, int32))
+    r.ret(True)
+
+
+def _stop(r: Routine, job: Reg, fault: Reg) -> None:
+    """Let nobody take any more chunks."""
+    job.address_of("fault").atomic_store(fault.to(int64))
+    with r.loop(job.field("threads", int64)) as place:
+        own = _range(job, place)
+        own.address_of("next").atomic_store(own.field("end", int64))
+
+
+def _let_handlers_run(r: Routine, job: Reg, looked: Reg, thread: Reg) -> None:
+    """Every now and then let Python run the handlers of signals that have come; stop the job where one raises."""
+    now = _now(r)
+    with r.if_then(now - looked.load(int64) > _SIGNALS_EVERY_NS):
+        looked.store(now)
+        r.call_void("PyEval_RestoreThread", thread)
+        has_raised = r.call(int32, "PyErr_CheckSignals") != 0
+        r.call(PTR, "PyEval_SaveThread")
+        with r.if_then(has_raised):
+            _stop(r, job, r.number(tables.RAISED, int32))
+
+
+@function(bool_, tables.POOL, tables.JOB)
+def await_helpers(r: Routine, pool: Reg, job: Reg) -> None:
+    """Wait until all have left a job that is closed."""
+    state, helpers = job.address_of("state"), _IS_AWAITED - 1
+
+    def has_helpers() -> Reg:
+        return (state.atomic_load(int32) & helpers) != 0
+
+    def sleep() -> None:
+        seen = state.atomic("or", r.number(_IS_AWAITED, int32)) | _IS_AWAITED
+        with r.if_then((seen & helpers) != 0):
+            _futex(r, state, _WAIT, seen.to(int64))
+        state.atomic("and", r.number(~_IS_AWAITED, int32))
+
+    _look_then_sleep(r, pool.field("looking_ns", int64) * _CALLER_LOOKS, has_helpers, sleep)
+    r.ret(True)
+
+
+def _look_then_sleep(r: Routine, looking_ns: Reg, must_wait: Callable[[], Reg], sleep: Callable[[], None]) -> None:
+    """Wait in a loop that looks at memory, and from some time on sleeps between two looks."""
+    start = _now(r)
+    last, until = r.variable(start), start + looking_ns
+    with r.repeat(must_wait):
+        r.pause()
+        now = _now(r)
+        with r.if_then((now >= until) | (now - last.load(int64) > _TAKEN_AWAY_NS)):
+            sleep()
+        last.store(now)
+
+
+def _futex(r: Routine, address: Reg, operation: int, value: Reg | int) -> None:
+    r.call(int64, "syscall", _FUTEX, address, operation, value, r.null)
+
+
+# Workers ------------------------------------------------------------------------------------------------------------
+
+
+@function(bool_, tables.POOL, int64)
+def start_workers(r: Routine, pool: Reg, wanted: Reg) -> None:
+    """Have so many workers, or fewer if the system gives no more threads. They are never sent a signal."""
+    started, is_refused = pool.address_of("started"), r.variable(r.false)
+    r.require(started.atomic_load(int64) < wanted)
+    signals, before, made = r.alloca(_SIGSET_BYTES), r.alloca(_SIGSET_BYTES), r.alloca(tables.WORD)
+    r.call(int32, "sigfillset", signals)
+    r.call(int32, "pthread_sigmask", r.number(_SET_MASK, int32), signals, before)
+    with r.repeat(lambda: (started.atomic_load(int64) < wanted) & ~is_refused.load(bool_)):
+        number = started.atomic("add", r.number(1))
+        is_needed = number < wanted
+        with r.if_then(is_needed):
+            is_refused.store(r.call(int32, "pthread_create", made, r.null, r.symbol(serve.symbol), pool) != 0)
+        with r.if_then(~is_needed | is_refused.load(bool_)):
+            started.atomic("sub", r.number(1))
+        with r.if_then(is_needed & ~is_refused.load(bool_)):
+            r.call(int32, "pthread_setname_np", made.load(), r.text("stagekit"))
+            r.call(int32, "pthread_detach", made.load())
+    r.call(int32, "pthread_sigmask", r.number(_SET_MASK, int32), before, r.null)
+    r.ret(True)
+
+
+@function(PTR, tables.POOL)
+def serve(r: Routine, pool: Reg) -> None:
+    """Help with jobs until the process ends."""
+    index = pool.address_of("arrived").atomic("add", r.number(1)) + 1
+    ticket, sleepers = pool.address_of("ticket"), pool.address_of("sleepers")
+    scratch, scratch_bytes = r.variable(r.null), r.variable(r.number(0))
+    with r.repeat(lambda: r.true):
+        seen = ticket.atomic_load(int32)
+        with r.loop(r.number(tables.JOBS)) as place:
+            _help(r, pool, _job(pool, place), index, scratch, scratch_bytes)
+
+        def sleep(seen: Reg = seen) -> None:
+            sleepers.atomic("add", r.number(1))
+            _futex(r, ticket, _WAIT, seen.to(int64))
+            sleepers.atomic("sub", r.number(1))
+
+        looking_ns = pool.field("looking_ns", int64)
+        _look_then_sleep(r, looking_ns, lambda seen=seen: ticket.atomic_load(int32) == seen, sleep)  # type: ignore[misc]
+
+
+def _help(r: Routine, pool: Reg, job: Reg, index: Reg, scratch: Reg, scratch_bytes: Reg) -> None:
+    """Work on a job if it is open and lacks helpers. Whoever joined while it was open may read it: its caller waits for all to
+    leave.
+    """
+    state = job.address_of("state")
+    with r.if_then((state.atomic_load(int32) & _OPEN) != 0):
+        before = state.atomic("add", r.number(1, int32))
+        helpers, places = (before & ~_OPEN).to(int64), job.field("threads", int64) - 1
+        with r.if_then((before & _OPEN) != 0), r.if_then(helpers < places):
+            with r.if_then(helpers + 1 < places):
+                _wake_some(r, pool)
+            _grow(r, scratch, scratch_bytes, job.field("scratch_bytes", int64))
+            with r.if_then(scratch.load().is_null()):
+                _stop(r, job, r.number(tables.NO_MEMORY, int32))
+            work.call(r, job, (index - 1) % places + 1, scratch.load(), r.null)
+        with r.if_then(state.atomic("sub", r.number(1, int32)) == _IS_AWAITED + 1):
+            _futex(r, state, _WAKE, _EVERYBODY)
+
+
+def _wake_some(r: Routine, pool: Reg) -> None:
+    """Wake a few workers, each of which wakes as many: waking one takes microseconds."""
+    with r.if_then(pool.address_of("sleepers").atomic_load(int64) != 0):
+        _futex(r, pool.address_of("ticket"), _WAKE, _WOKEN)
+
+
+def _grow(r: Routine, scratch: Reg, scratch_bytes: Reg, needed: Reg) -> None:
+    """Have at least so much scratch memory. It is never cleared."""
+    with r.if_then(scratch.load().is_null() | (scratch_bytes.load(int64) < needed)):
+        r.call_void("free", scratch.load())
+        scratch.store(_allocate(r, _at_least(r, needed, tables.SCRATCH_ALIGN)))
+        scratch_bytes.store(needed)
