@@ -8,7 +8,8 @@ Numbers are sorted as integers that stand for them: of floats the bits, of which
 lower index comes first.
 
 The first 2**k threads of the block hold E elements each, also a power of two; elements that do not exist come last. Positions
-that differ by less than E are compared in a thread, by less than 32 E in a warp.
+that differ by less than E are compared in a thread, by less than 32 E in a warp. Where fewer elements are wanted, as by topk,
+positions that can hold none of them any more are left out: where all of them are a thread's own, they are None.
 
 Source: Batcher, Sorting Networks and Their Applications, AFIPS 1968.
 """
@@ -30,6 +31,7 @@ _LESS, _GREATER, _EQUAL, _RIGHT, _DIFFERS = map(sk._operation, ("<", ">", "==", 
 MAX_SORTED = 16_384  # elements; with more, the network would be too long to be unrolled
 
 Values = tuple[Traced, ...]  # what is sorted together: a number, or a number and its index
+Held = list[Values | None]  # the elements of a thread
 
 
 @sk._kernel_only
@@ -123,11 +125,16 @@ class _Network:
         self.holds = True if self.active == threads else _LESS(self.thread, self.active)
 
     def sorted(self, like: Tile) -> list[Tile]:
-        """Return the tiles in order, each as a tile like another one, which may be shorter."""
-        values = self.spread()
+        """Return the tiles in order, each as a tile like another one, which may be shorter.
+
+        Blocks are not longer than what is wanted: of two that are in order, what comes first is kept, and put in order.
+        """
+        values, wanted = self.spread(), 1 << (like.extent - 1).bit_length()
         block = 2
         while block <= self.size:
-            distance = block // 2
+            if block > wanted:
+                values = self.firsts(values, block // 2)
+            distance = min(block, wanted) // 2
             while distance >= 1:
                 values = self.compare(values, block, distance)
                 distance //= 2
@@ -140,13 +147,13 @@ class _Network:
 
     # -- memory -------------------------------------------------------------------------------------------------
 
-    def spread(self) -> list[Values]:
+    def spread(self) -> Held:
         """Return this thread's elements, those that do not exist last in order."""
         for array, tile in zip(self.scratch, self.tiles):
             for (index, mask), value in zip(indices_of(tile.layout), tile.elements):
                 sk.store(_ADD(array, index), value, mask=mask)
         wait(self.threads)
-        found = [self.load(self.place(e), self.exists(e)) for e in range(self.each)]
+        found: Held = [self.load(self.place(e), self.exists(e)) for e in range(self.each)]
         wait(self.threads)
         return found
 
@@ -172,23 +179,36 @@ class _Network:
         last = dtype(dtype.min if self.descending else dtype.max)
         return (sk.where(mask, first, last), *[sk.where(mask, each, self.size) for each in rest])
 
-    def store(self, values: list[Values], place: Callable[[int], Traced]) -> None:
+    def store(self, values: Held, place: Callable[[int], Traced]) -> None:
         mask = None if self.holds is True else self.holds
         for e, value in enumerate(values):
-            for array, number in zip(self.scratch, value):
+            for array, number in zip(self.scratch, value or ()):
                 sk.store(_ADD(array, place(e)), number, mask=mask)
 
     # -- comparisons --------------------------------------------------------------------------------------------
 
-    def compare(self, values: list[Values], block: int, distance: int) -> list[Values]:
+    def compare(self, values: Held, block: int, distance: int) -> Held:
         """Put positions in order that are so far apart: ascending in even blocks, descending in odd ones."""
         if distance < self.each:
             return self.in_thread(values, block, distance)
-        apart = distance // self.each
-        others = self.by_shuffles(values, apart) if apart < WARP else self.by_memory(values, apart)
-        is_first = _EQUAL(_AND(self.thread, apart), 0)
+        is_first = _EQUAL(_AND(self.thread, distance // self.each), 0)
         wants_first = _EQUAL(is_first, self.is_even(block, 0))
-        return [self.chosen(_EQUAL(self.before(b, a), wants_first), b, a) for a, b in zip(values, others)]
+        return [
+            a and b and self.chosen(_EQUAL(self.before(b, a), wants_first), b, a)
+            for a, b in zip(values, self.others(values, distance))
+        ]
+
+    def firsts(self, values: Held, distance: int) -> Held:
+        """Keep what comes first of two positions so far apart: in both, or, where one thread has them, in the first alone."""
+        others = self.others(values, distance)
+        return [a and b and self.chosen(self.before(b, a), b, a) for a, b in zip(values, others)]
+
+    def others(self, values: Held, distance: int) -> Held:
+        """Return what stands at the positions that are so far from those of this thread."""
+        apart = distance // self.each
+        if apart == 0:
+            return [None if e & distance else values[e | distance] for e in range(self.each)]
+        return self.by_shuffles(values, apart) if apart < WARP else self.by_memory(values, apart)
 
     def is_even(self, block: int, e: int) -> Any:
         """Return whether the block of positions is even in which element e of this thread is."""
@@ -196,11 +216,11 @@ class _Network:
             return e & block == 0
         return True if block == self.size else _EQUAL(_AND(self.thread, block // self.each), 0)
 
-    def in_thread(self, values: list[Values], block: int, distance: int) -> list[Values]:
+    def in_thread(self, values: Held, block: int, distance: int) -> Held:
         found = list(values)
         for e in range(self.each):
-            if e & distance == 0:
-                a, b = values[e], values[e | distance]
+            a, b = values[e], values[e | distance]
+            if a and b and e & distance == 0:
                 is_even = self.is_even(block, e)
                 is_turned = self.before(b, a) if is_even is not False else self.before(a, b)
                 if is_even is not True and is_even is not False:
@@ -208,13 +228,13 @@ class _Network:
                 found[e], found[e | distance] = self.chosen(is_turned, b, a), self.chosen(is_turned, a, b)
         return found
 
-    def by_shuffles(self, values: list[Values], apart: int) -> list[Values]:
+    def by_shuffles(self, values: Held, apart: int) -> Held:
         mask = 0xFFFFFFFF if self.threads % WARP == 0 else None
         if mask is not None:
-            return [tuple([sk.shfl_xor_sync(mask, each, apart) for each in value]) for value in values]
+            return [value and tuple([sk.shfl_xor_sync(mask, each, apart) for each in value]) for value in values]
         partner = _XOR(self.lane, apart)
         source = partner if self.holds is True else sk.where(self.holds, partner, self.lane)
-        return [tuple([sk.shfl_sync(self.mask(), each, source) for each in value]) for value in values]
+        return [value and tuple([sk.shfl_sync(self.mask(), each, source) for each in value]) for value in values]
 
     def mask(self) -> Traced:
         """Return the lanes of this thread's warp that exist."""
@@ -224,11 +244,13 @@ class _Network:
         is_whole = _LESS(self.thread, self.threads - self.threads % WARP)
         return sk.where(is_whole, sk.uint32(0xFFFFFFFF), sk.uint32(short))
 
-    def by_memory(self, values: list[Values], apart: int) -> list[Values]:
+    def by_memory(self, values: Held, apart: int) -> Held:
         self.store(values, self.place)
         wait(self.threads)
         partner = _XOR(self.thread, apart)
-        found = [self.load(_ADD(partner, e * self.active), self.holds) for e in range(self.each)]
+        found: Held = [
+            value and self.load(_ADD(partner, e * self.active), self.holds) for e, value in enumerate(values)
+        ]
         wait(self.threads)
         return found
 
