@@ -1,11 +1,12 @@
 """How long a specialisation takes, beside the other systems that are installed; and growth with the size of the body.
 
     python benchmarks/specialise.py [--target cpu|cuda] [--rounds 9] [--json FILE] [--chart FILE.svg]
+    python benchmarks/specialise.py --tiles           # of stagekit alone, what a tile operation takes to be traced
 
 Of stagekit alone, in one process: tracing, PTX and host code, medians over fresh specialisations. Nothing is cached: every
-round has another constexpr value. Of each system, in processes of their own, until a kernel has run once: the first kernel of a
-process without and with what is on disk (the driver's own cache of machine code too), and the next ones. The import is
-apart, and so is what makes a GPU's context.
+round has another constexpr value, or, of the shelf's kernels of rows, another function. Of each system, in processes of their
+own, until a kernel has run once: the first kernel of a process without and with what is on disk (the driver's own cache of
+machine code too), and the next ones. The import is apart, and so is what makes a GPU's context.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ import systems
 from chart import Bar, draw
 from machine import describe
 
-KERNELS = ("add", "softmax", "matmul")
+ROW_KERNELS = ("softmax", "rmsnorm", "layernorm", "cross-entropy", "cumsum")
+KERNELS = ("add", "softmax", "matmul", *(f"rows: {name}" for name in ROW_KERNELS))
 CACHE_FOLDERS = ("STAGEKIT_CACHE", "TRITON_CACHE_DIR", "CUPY_CACHE_DIR", "NUMBA_CACHE_DIR", "CUDA_CACHE_PATH")
 PROCESSES = 3  # with a warm disk
 PEER_ROUNDS = 3
@@ -35,7 +37,7 @@ PEER_ROUNDS = 3
 # Of stagekit alone --------------------------------------------------------------------------------------------------
 
 
-def steps(kernel: Any, block: int | tuple[int, ...] = 256) -> list[float]:
+def steps(kernel: Any, block: int | tuple[int, ...] | None = 256) -> list[float]:
     """Milliseconds for tracing, for PTX after it, and for host code after it."""
     marks = [time.perf_counter()]
     for step in (
@@ -52,12 +54,49 @@ def step_rows(rounds: int) -> Iterator[tuple[str, list[float]]]:
     from systems.ours import SPECIALISATIONS, straight
 
     for name, make in SPECIALISATIONS.items():
-        block = (16, 16) if name == "matmul" else 256
+        block = None if name.startswith("rows") else (16, 16) if name == "matmul" else 256
         steps(make(-1), block)
         measured = [steps(make(r), block) for r in range(rounds)]
         yield name, [statistics.median(column) for column in zip(*measured)]
     for size in (100, 1_000, 10_000):
         yield f"straight line, {size:,} ops", steps(straight.specialize(OPS=size))
+
+
+def tile_rows(rounds: int) -> Iterator[tuple[str, list[float], int]]:
+    """Yield tile operations with the microseconds of tracing one of 1,024, and of 4,096 elements, and its ops of the IR."""
+    from systems.ours import TILE_OPERATIONS, nothing
+
+    empty = [_traced(nothing, extent, rounds)[0] for extent in EXTENTS]
+    for name, operate in TILE_OPERATIONS.items():
+        found = [_traced(operate, extent, rounds) for extent in EXTENTS]
+        yield name, [us - base for (us, _), base in zip(found, empty)], found[0][1]
+
+
+EXTENTS = (1_024, 4_096)
+_salts = itertools.count()
+
+
+def _traced(operate: Any, extent: int, rounds: int) -> tuple[float, int]:
+    """Return the microseconds, least of all rounds, and the ops that one more of a tile operation in a kernel takes."""
+    from systems.ours import tile_operations
+
+    from stagekit.ir import walk
+
+    def measure(count: int) -> tuple[float, int]:
+        kernel = tile_operations.specialize(OPERATE=operate, COUNT=count, EXTENT=extent, SALT=next(_salts))
+        start = time.thread_time()
+        traced = kernel.trace()
+        return 1e6 * (time.thread_time() - start), len(walk(traced.function.body))
+
+    measure(1)
+    few, many = ([measure(count) for _ in range(rounds)] for count in (2, 6))
+    return (min(many)[0] - min(few)[0]) / 4, (many[0][1] - few[0][1]) // 4
+
+
+def tile_table(rows: Iterable[tuple[str, list[float], int]]) -> str:
+    lines = [f"{'tracing a tile operation, us':32}{'1,024':>8}{'4,096':>8}{'ops':>8}"]
+    lines += [f"{name:32}{few:8.0f}{many:8.0f}{count:8}" for name, (few, many), count in rows]
+    return "\n".join(lines)
 
 
 def import_ms() -> float:
@@ -141,7 +180,9 @@ def others_table(found: Mapping[str, Mapping[str, float]]) -> str:
     names = list(dict.fromkeys(what for figures in found.values() for what in figures))
     lines = [f"{'until it has run once':28}" + "".join(f"{system:>16}" for system in found)]
     for what in names:
-        cells = (f"{figures[what]:16.2f}" if what in figures else f"{'-':>16}" for figures in found.values())
+        cells = [f"{figures[what]:16.2f}" if what in figures else f"{'-':>16}" for figures in found.values()]
+        if what in found.get("Triton", {}):
+            cells.append(f"   {found['stagekit'][what] / found['Triton'][what]:.2f} of Triton's")
         lines.append(f"{what:28}{''.join(cells)}")
     return "\n".join(lines)
 
@@ -150,6 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--target", choices=("cpu", "cuda"))
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--tiles", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--chart", type=Path)
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -160,6 +202,9 @@ def main() -> None:
     os.environ["STAGEKIT_CACHE"] = "0"
     import stagekit as sk
 
+    if options.tiles:
+        sys.stdout.write(f"{describe('cpu')}; least of {options.rounds}\n\n{tile_table(tile_rows(options.rounds))}\n")
+        return
     target = options.target or ("cuda" if sk.cuda.is_available() else "cpu")
     imported, rows, others = import_ms(), dict(step_rows(options.rounds)), beside_others(target)
     sys.stdout.write(f"{describe(target)}; ms, medians\n\nimport stagekit beyond NumPy: {imported:.0f}\n")

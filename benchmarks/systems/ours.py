@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import stagekit as sk
+from stagekit.kernels import losses, normalizing, scanning
 from systems.arrays import SIZE, Arrays, listed
 
 NAME = "stagekit"
@@ -162,29 +163,92 @@ def straight(A: ANY, OPS: sk.constexpr, SALT: sk.constexpr = 0):
     A[2] = x
 
 
+def shelf(factory: Any, *given: Any, **types: Any) -> Callable[[int], Any]:
+    """Return what makes a kernel of the shelf for rows of so many elements, a new one each time."""
+    return lambda salt: factory.__wrapped__(*given).specialize(**types)
+
+
+ROWS, COLUMNS = 64, 4096
+F32 = sk.float32
 SPECIALISATIONS: dict[str, Callable[[int], Any]] = {
     "add": lambda salt: add.specialize(VALUE=salt),
     "softmax": lambda salt: softmax.specialize(BLOCK=256, SALT=salt),
     "matmul": lambda salt: matmul.specialize(TILE=16, SALT=salt),
+    "rows: softmax": shelf(normalizing.softmax_kernel, F32, COLUMNS, True),
+    "rows: rmsnorm": shelf(normalizing.rmsnorm_kernel, F32, F32, COLUMNS, True, residual=None),
+    "rows: layernorm": shelf(normalizing.layernorm_kernel, F32, F32, COLUMNS, True, residual=None),
+    "rows: cross-entropy": shelf(losses.cross_entropy_kernel, F32, sk.int64, COLUMNS, True),
+    "rows: cumsum": shelf(scanning.cumsum_rows_kernel, F32, COLUMNS),
 }
-ARGUMENTS: dict[str, Callable[[Any, Any, Any], tuple[Any, ...]]] = {
-    "add": lambda x, y, m: (x, y),
-    "softmax": lambda x, y, m: (x, y, 256),
-    "matmul": lambda x, y, m: (m, m, m),
-}
+
+
+def launches_of(place: Callable[[Any], Any]) -> dict[str, Callable[[Any], None]]:
+    """Return by its name what launches a kernel of `SPECIALISATIONS`."""
+    x, y, m = (place(np.ones(shape, np.float32)) for shape in (256, 256, (64, 64)))
+    rows, out = (place(np.ones((ROWS, COLUMNS), np.float32)) for _ in range(2))
+    weight, bias, of_rows = (place(np.ones(size, np.float32)) for size in (COLUMNS, COLUMNS, ROWS))
+    targets = place(np.zeros(ROWS, np.int64))
+    return {
+        "add": lambda k: k(x, y),
+        "softmax": lambda k: k[1,](x, y, 256),
+        "matmul": lambda k: k(m, m, m),
+        "rows: softmax": lambda k: k[ROWS](rows, out),
+        "rows: rmsnorm": lambda k: k[ROWS](rows, None, weight, out, 1e-6),
+        "rows: layernorm": lambda k: k[ROWS](rows, None, weight, bias, out, 1e-6),
+        "rows: cross-entropy": lambda k: k[ROWS](rows, targets, of_rows, out, 1.0, -100),
+        "rows: cumsum": lambda k: k[ROWS](rows, out),
+    }
 
 
 def specialisations(target: str) -> dict[str, Callable[[int], None]]:
-    place: Callable[[Any], Any] = sk.cuda.to_device if target == "cuda" else lambda array: array
-    x, y, m = (place(np.ones(shape, np.float32)) for shape in (256, 256, (64, 64)))
+    launches = launches_of(sk.cuda.to_device if target == "cuda" else lambda array: array)
     wait: Callable[[], None] = sk.cuda.synchronize if target == "cuda" else lambda: None
 
     def maker(name: str) -> Callable[[int], None]:
         def make(salt: int) -> None:
-            kernel, arguments = SPECIALISATIONS[name](salt), ARGUMENTS[name](x, y, m)
-            (kernel[1,] if name == "softmax" else kernel)(*arguments)
+            launches[name](SPECIALISATIONS[name](salt))
             wait()
 
         return make
 
     return {name: maker(name) for name in SPECIALISATIONS}
+
+
+# Tile operations ----------------------------------------------------------------------------------------------------
+
+
+TILE_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "load": lambda source, out, n, i, x: sk.load(source + i),
+    "load, masked": lambda source, out, n, i, x: sk.load(source + i, mask=i < n),
+    "store": lambda source, out, n, i, x: sk.store(out + i, x),
+    "add": lambda source, out, n, i, x: x + x,
+    "exp": lambda source, out, n, i, x: sk.exp(x),
+    "where": lambda source, out, n, i, x: sk.where(x > 0, x, 1.0),
+    "reduce_sum": lambda source, out, n, i, x: sk.reduce_sum(x),
+    "reduce": lambda source, out, n, i, x: sk.reduce(x, lambda a, b: a * b + a + b),
+    "argmax": lambda source, out, n, i, x: sk.argmax(x),
+    "cumsum": lambda source, out, n, i, x: sk.cumsum(x),
+    "scan of pairs": lambda source, out, n, i, x: sk.scan(
+        (x, x), lambda p, q: (p[0] * q[0], q[0] * p[1] + q[1]), (1.0, 0.0)
+    ),
+    "sort": lambda source, out, n, i, x: sk.sort(x),
+    "topk of 8": lambda source, out, n, i, x: sk.topk(x, 8),
+    "histogram of 256": lambda source, out, n, i, x: sk.histogram(x.to(sk.int32), 256),
+    "gather": lambda source, out, n, i, x: sk.gather(x, i),
+    "rand": lambda source, out, n, i, x: sk.rand(n, i),
+}
+
+
+def nothing(source, out, n, i, x):
+    pass
+
+
+@sk.jit
+def tile_operations(
+    source: ANY, out: ANY, n: sk.int32, OPERATE: sk.constexpr, COUNT: sk.constexpr, EXTENT: sk.constexpr,
+    SALT: sk.constexpr,
+):  # fmt: skip
+    i = sk.arange(0, EXTENT)
+    x = sk.load(source + i)
+    for _ in sk.static_range(COUNT):
+        OPERATE(source, out, n, i, x)

@@ -12,13 +12,13 @@ PIECE = 1024  # elements of a program of `add`
 
 
 @triton.jit
-def add(x, y, out, n, BLOCK: tl.constexpr):
+def add(x, y, out, n, BLOCK: tl.constexpr, SALT: tl.constexpr = 0):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n), mask=i < n)
 
 
 @triton.jit
-def softmax(x, out, stride, columns, BLOCK: tl.constexpr):
+def softmax(x, out, stride, columns, BLOCK: tl.constexpr, SALT: tl.constexpr = 0):
     row = tl.program_id(0)
     i = tl.arange(0, BLOCK)
     mask = i < columns
@@ -28,7 +28,7 @@ def softmax(x, out, stride, columns, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def rmsnorm(x, weight, out, stride, columns, eps, BLOCK: tl.constexpr):
+def rmsnorm(x, weight, out, stride, columns, eps, BLOCK: tl.constexpr, SALT: tl.constexpr = 0):
     row = tl.program_id(0)
     i = tl.arange(0, BLOCK)
     mask = i < columns
@@ -39,7 +39,7 @@ def rmsnorm(x, weight, out, stride, columns, eps, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def layernorm(x, weight, bias, out, stride, columns, eps, BLOCK: tl.constexpr):
+def layernorm(x, weight, bias, out, stride, columns, eps, BLOCK: tl.constexpr, SALT: tl.constexpr = 0):
     row = tl.program_id(0)
     i = tl.arange(0, BLOCK)
     mask = i < columns
@@ -53,7 +53,7 @@ def layernorm(x, weight, bias, out, stride, columns, eps, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def cross_entropy(x, targets, losses, gradient, stride, columns, BLOCK: tl.constexpr):
+def cross_entropy(x, targets, losses, gradient, stride, columns, BLOCK: tl.constexpr, SALT: tl.constexpr = 0):
     row = tl.program_id(0)
     i = tl.arange(0, BLOCK)
     mask = i < columns
@@ -67,12 +67,23 @@ def cross_entropy(x, targets, losses, gradient, stride, columns, BLOCK: tl.const
     tl.store(gradient + row * stride + i, e / total - tl.where(i == target, 1.0, 0.0), mask=mask)
 
 
-def launches(data: Any, warps: int) -> dict[str, Callable[[], Any]]:
-    """Return what launches each kernel on the arrays of `blocks.Data`, with so many warps."""
+@triton.jit
+def cumsum(x, out, stride, columns, BLOCK: tl.constexpr, SALT: tl.constexpr = 0):
+    row = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    v = tl.load(x + row * stride + i, mask=i < columns, other=0.0).to(tl.float32)
+    tl.store(out + row * stride + i, tl.cumsum(v, axis=0), mask=i < columns)
+
+
+def launches(data: Any, warps: int, salt: int = 0) -> dict[str, Callable[[], Any]]:
+    """Return what launches each kernel on the arrays of `blocks.Data`, with so many warps.
+
+    salt: a kernel is compiled anew for each.
+    """
     x, out = data.x, data.out
     rows, columns = x.shape
     block = triton.next_power_of_2(columns)
-    of_rows = {"BLOCK": block, "num_warps": warps}
+    of_rows = {"BLOCK": block, "num_warps": warps, "SALT": salt}
 
     def run_add() -> None:
         add[(triton.cdiv(x.numel(), PIECE),)](x, data.y, out, x.numel(), BLOCK=PIECE, num_warps=warps)
@@ -89,10 +100,14 @@ def launches(data: Any, warps: int) -> dict[str, Callable[[], Any]]:
     def run_cross_entropy() -> None:
         cross_entropy[(rows,)](x, data.targets, data.losses, out, x.stride(0), columns, **of_rows)
 
+    def run_cumsum() -> None:
+        cumsum[(rows,)](x, out, x.stride(0), columns, **of_rows)
+
     return {
         "add": run_add,
         "softmax": run_softmax,
         "rmsnorm": run_rmsnorm,
         "layernorm": run_layernorm,
         "cross-entropy": run_cross_entropy,
+        "cumsum": run_cumsum,
     }

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 
+from systems import rows_with_triton
 from systems.arrays import SIZE, Arrays, listed
 
 NAME = "Triton"
+WARPS = 8  # for rows of 4,096 elements
 
 
 @triton.jit
@@ -83,6 +86,12 @@ def matmul(a, b, c, n, TILE: tl.constexpr, SALT: tl.constexpr):
 
 def specialisations(target: str) -> dict[str, Callable[[int], None]]:
     x, y, m = (torch.ones(shape, device="cuda") for shape in (256, 256, (64, 64)))
+    rows, columns = 64, 4096
+    weight, targets = torch.ones(columns, device="cuda"), torch.zeros(rows, dtype=torch.int64, device="cuda")
+    of_rows, wide, out = torch.ones(rows, device="cuda"), *(torch.ones(rows, columns, device="cuda") for _ in range(2))
+    data = SimpleNamespace(
+        x=wide, y=wide, out=out, weight=weight, bias=weight, targets=targets, losses=of_rows, eps=1e-6
+    )
     torch.cuda.synchronize()
 
     def then_wait(launch: Callable[[int], Any]) -> Callable[[int], None]:
@@ -96,4 +105,8 @@ def specialisations(target: str) -> dict[str, Callable[[int], None]]:
         "add": then_wait(lambda salt: add[(1,)](x, y, 256, VALUE=salt, BLOCK=256)),
         "softmax": then_wait(lambda salt: softmax[(1,)](x, y, 256, BLOCK=256, SALT=salt)),
         "matmul": then_wait(lambda salt: matmul[(4, 4)](m, m, m, 64, TILE=16, SALT=salt)),
+        **{
+            f"rows: {name}": then_wait(lambda salt, name=name: rows_with_triton.launches(data, WARPS, salt)[name]())
+            for name in ("softmax", "rmsnorm", "layernorm", "cross-entropy", "cumsum")
+        },
     }
