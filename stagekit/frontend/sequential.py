@@ -389,7 +389,7 @@ class _Order:
         elif b.is_first:
             other = other._replace(per_thread=one.per_thread)
         apart = {y - x for x in a.masks for y in b.masks}
-        return any(meets(one, other._replace(constant=distance), self.threads) for distance in apart)
+        return meets(one, other._replace(constant=0), apart, self.threads)
 
 
 class _Contested(Exception):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from stagekit.ir import flow, ops
@@ -232,14 +232,19 @@ _COMPUTED = frozenset({Effect.VARYING})
 _FROM_OTHERS = frozenset({Effect.VARYING, Effect.COLLECTIVE, Effect.WRITE, Effect.ORDER})
 
 
-def meets(a: Sum, b: Sum, threads: int) -> bool:
-    """Return whether two different threads may touch one address, one by `a` and the other by `b`, whose terms are uniform."""
-    apart = a.plus(b, -1)
+def meets(a: Sum, b: Sum, distances: Iterable[int], threads: int) -> bool:
+    """Return whether two different threads may touch one address, one by `a` and the other by `b` plus one of `distances`.
+
+    The terms of both are uniform.
+    """
+    apart = b.plus(a, -1)
     unknown = math.gcd(*[coefficient for _, coefficient in apart.terms])
-    if a.per_thread != b.per_thread:
-        reach = [sorted((0, step * (threads - 1))) for step in (a.per_thread, -b.per_thread)]
-        return unknown > 0 or sum(low for low, _ in reach) <= -apart.constant <= sum(high for _, high in reach)
-    return _has_small_solution(a.per_thread, -apart.constant, unknown, threads)
+    wanted = (apart.constant + distance for distance in distances)
+    if a.per_thread == b.per_thread:
+        return any(_has_small_solution(a.per_thread, each, unknown, threads) for each in wanted)
+    reach = [sorted((0, step * (threads - 1))) for step in (a.per_thread, -b.per_thread)]
+    low, high = (sum(column) for column in zip(*reach))
+    return unknown > 0 or any(low <= each <= high for each in wanted)
 
 
 def _has_small_solution(step: int, distance: int, modulus: int, threads: int) -> bool:
