@@ -13,6 +13,7 @@ the kernel with a fault. Blocks of several warps: `blockflow.py`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from stagekit import dtypes
@@ -70,10 +71,9 @@ def _participants(warp: Warp, mask: Form) -> Mask | None:
 
 
 def _known_shuffle(warp: Warp, native: Native, value: Form, argument: int, takes_part: Mask | None) -> Form:
-    sources = [_SOURCES[native](lane, argument) for lane in range(LANES)]
-    sources = [source if 0 <= source < LANES else lane for lane, source in enumerate(sources)]
+    sources = _sources_of(native, argument)
     if takes_part is not None and takes_part.lanes is not None:
-        sources = [source if takes_part.lanes >> source & 1 else lane for lane, source in enumerate(sources)]
+        sources = tuple(s if takes_part.lanes >> s & 1 else lane for lane, s in enumerate(sources))
         takes_part = None
     places = f"<{LANES} x i32> <{', '.join(f'i32 {source}' for source in sources)}>"
     own = full_vector(warp, U32, value)
@@ -82,6 +82,13 @@ def _known_shuffle(warp: Warp, native: Native, value: Form, argument: int, takes
         return Varying(moved, Interval.of(dtypes.uint32))
     is_on = warp.w.emit(f"shufflevector {_FLAGS} {takes_part.text}, {_FLAGS} poison, {places}")
     return select(warp, U32, Mask(is_on), Varying(moved, Interval.of(dtypes.uint32)), value)
+
+
+@functools.cache
+def _sources_of(native: Native, argument: int) -> tuple[int, ...]:
+    """Return the lane from which each lane takes its value."""
+    sources = [_SOURCES[native](lane, argument) for lane in range(LANES)]
+    return tuple([source if 0 <= source < LANES else lane for lane, source in enumerate(sources)])
 
 
 def _broadcast(warp: Warp, value: Form, lane: Uniform) -> Uniform:
