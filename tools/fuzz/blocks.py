@@ -366,6 +366,35 @@ class Drawing(Values):
             body += self.apart([["store", name, self.in_part(row, place), ["t", k], mask]])
         return [["rows", level, end, x, body]]
 
+    def stepped(self) -> list[Tree] | None:
+        """The same, where a pointer, a tile of indices or a number goes on by one step each turn."""
+        found = self.memory("own", "in", "shared")
+        k = self.random.randrange(len(self.tiles))
+        x, _ = self.tiles[k]
+        if found is None or self.loops >= 2:
+            return None
+        name, row = found
+        self.walks += 1
+        p, q, what = f"p{self.walks}", f"q{self.walks}", self.random.choice(("pointer", "index", "number"))
+        at: Tree = ["q", self.walks]
+        place = ["bin", "+", at, ["i", x]] if what == "number" else at
+        mask: Tree = ["cmp", "<", place, self.bound(row)]
+        step = ["e", x] if self.chance(0.7) else ["lit", self.random.choice((4, 8, 16))]
+        is_read = row[0] == "in" or self.chance(0.7)
+        if what == "pointer":
+            access: Tree = ["through", p, mask] if is_read else ["storing", p, ["t", k], mask]
+        else:
+            to = self.in_part(row, place)
+            access = ["load", name, to, mask, None] if is_read else ["store", name, to, ["t", k], mask]
+        if is_read:
+            both = (["t", k], dtype_named_here(self.tiles[k][1])), (access, dtype_named_here(row[1]))
+            access = self.let_tile(k, self.combined(*both, lambda: mask)[0])
+        first: Tree = ["cast", "int64", ["lit", 0]] if what == "number" else ["i", x]
+        starts = [["let", q, first], *([["point", p, name, self.in_part(row, ["i", x])]] if what == "pointer" else [])]
+        moves = [["move", q, step], *([["move", p, step]] if what == "pointer" else [])]
+        count = ["lit", min(-(-row[2] // self.extents[x]), _MOST_STEPS)]
+        return [*starts, ["for", self.loops, count, [*self.apart([access]), *moves]]]
+
     def carry(self) -> list[Tree]:
         """Narrow a mask, or move a tile of indices."""
         if self.masks and self.chance(0.7):
@@ -427,7 +456,7 @@ _PLAIN: tuple[_Form, ...] = (
 _OF_FEATURES: dict[str, tuple[_Form, ...]] = {
     "once": (Drawing.count_one, Drawing.count_one, Drawing.add_to_one, Drawing.add_to_one, Drawing.show),
     "pointers": (Drawing.walk,),
-    "carried": (Drawing.along, Drawing.along, Drawing.carry, Drawing.carry),
+    "carried": (Drawing.along, Drawing.along, Drawing.stepped, Drawing.stepped, Drawing.carry, Drawing.carry),
     "placement": (Drawing.mirror,),
     "near": (Drawing.round_off, Drawing.round_off),
 }
