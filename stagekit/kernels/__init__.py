@@ -27,6 +27,7 @@ rows there are, how long they are, and how far apart, is known at run time only.
 | `column_sums` | of two axes | a program for 128 columns |
 | `cumsum` | of the last axis, or of one long array | rows; one pass of programs that look back at others |
 | `selective_scan` | h = exp(delta * A) * h + delta * u * B, y = C * h + D * u | a program for each sequence, scans of pairs |
+| `selective_scan_backward` | its gradients | a program for each sequence, scans to and fro |
 | `swiglu`, `swiglu_backward` | silu(gate) * up | elementwise |
 | `rope` | pairs of a head turned by angles, or back | a program for each 1024 pairs of a token |
 | `dropout` | elements dropped by seed and place | elementwise; Philox |
@@ -92,6 +93,8 @@ from stagekit.kernels.scanning import (
     cumsum_rows_kernel,
     fill_kernel,
     selective_scan,
+    selective_scan_backward,
+    selective_scan_backward_kernel,
     selective_scan_kernel,
     stretch_sums_kernel,
 )
@@ -139,6 +142,8 @@ __all__ = [
     "rope",
     "rope_kernel",
     "selective_scan",
+    "selective_scan_backward",
+    "selective_scan_backward_kernel",
     "selective_scan_kernel",
     "softmax",
     "softmax_kernel",

@@ -71,6 +71,70 @@ def test_a_selective_scan_is_its_recurrence(place, data):
     assert_near(found, expected, ulps=1.02, absolute=2**-17 * (1 + np.abs(expected).max()))
 
 
+def numpy_selective_scan_backward(g, u, delta, A, B, C, D, z):
+    """Step by step, back from the last one."""
+    g, u, delta, A, B, C, D, z = (
+        None if each is None else each.astype(np.float64) for each in (g, u, delta, A, B, C, D, z)
+    )
+    y = numpy_selective_scan(u, delta, A, B, C, D, None)
+    s = None if z is None else 1 / (1 + np.exp(-z))
+    z_slope = None if z is None else g * y * s * (1 + z * (1 - s))
+    g = g if z is None else g * z * s
+    step, x = delta[:, :, None, :], u[:, :, None, :]
+    decay = np.exp(step * A[..., None])
+    h = np.zeros((*decay.shape[:3], u.shape[2] + 1))
+    for t in range(u.shape[2]):
+        h[..., t + 1] = decay[..., t] * h[..., t] + step[..., t] * x[..., t] * B[:, None, :, t]
+    slope, behind = np.zeros_like(decay), 0
+    for t in reversed(range(u.shape[2])):
+        slope[..., t] = behind = g[:, :, None, t] * C[:, None, :, t] + behind
+        behind = behind * decay[..., t]
+    kept = slope * decay * h[..., :-1]
+    x_slope = (slope * step * B[:, None]).sum(axis=2) + (0 if D is None else g * D[:, None])
+    step_slope = (kept * A[..., None] + slope * x * B[:, None]).sum(axis=2)
+    sums = (kept * step).sum(axis=(0, 3)), (slope * step * x).sum(axis=1), (g[:, :, None] * h[..., 1:]).sum(axis=1)
+    return x_slope, step_slope, *sums, None if D is None else (g * u).sum(axis=(0, 2)), z_slope
+
+
+@each_place
+@few
+@given(data=st.data())
+def test_the_gradients_of_a_selective_scan_are_those_of_its_recurrence(place, data):
+    batches, channels, states = (data.draw(st.integers(1, 2)) for _ in range(3))
+    length, dtype = data.draw(st.sampled_from([1, 33, 100, 1025])), data.draw(st.sampled_from(DTYPES))
+    random = np.random.default_rng(data.draw(st.integers(0, 2**31)))
+    g, u, delta, z = (random.normal(size=(batches, channels, length)).astype(dtype) for _ in range(4))
+    delta = np.abs(delta) / np.asarray(4, dtype)
+    B, C = (random.normal(size=(batches, states, length)).astype(dtype) for _ in range(2))
+    A = -np.abs(random.normal(size=(channels, states))).astype(np.float32)
+    D = data.draw(st.sampled_from([None, random.normal(size=channels).astype(np.float32)]))
+    z = data.draw(st.sampled_from([None, z]))
+    expected = numpy_selective_scan_backward(g, u, delta, A, B, C, D, z)
+
+    found = run(place, kernels.selective_scan_backward, g, u, delta, A, B, C, D, z)
+
+    for actual, exact in zip(found, expected, strict=True):
+        assert (actual is None) == (exact is None)
+        if exact is not None:
+            assert_near(actual, exact, ulps=1.02, absolute=2**-15 * (1 + np.abs(exact).max()))
+
+
+def test_the_gradients_by_steps_are_differences_of_the_scan():
+    random = np.random.default_rng(5)
+    shapes = (2, 3, 9), (2, 3, 9), (3, 2), (2, 2, 9), (2, 2, 9), (3,), (2, 3, 9)
+    inputs = [np.abs(random.normal(size=shape)) / 2 for shape in shapes]
+    g = random.normal(size=(2, 3, 9))
+    gradients = numpy_selective_scan_backward(g, *inputs)
+
+    for place, gradient in enumerate(gradients):
+        towards = random.normal(size=gradient.shape)
+        there, back = (
+            [x + e * towards * (n == place) if n == place else x for n, x in enumerate(inputs)] for e in (1e-6, -1e-6)
+        )
+        difference = (g * (numpy_selective_scan(*there) - numpy_selective_scan(*back))).sum() / 2e-6
+        np.testing.assert_allclose((gradient * towards).sum(), difference, rtol=1e-6)
+
+
 def test_threads_wait_in_scans_and_reductions_alone():
     Vector, Sequences = (
         sk.Tensor((None,), sk.float32),

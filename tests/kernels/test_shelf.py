@@ -51,6 +51,10 @@ SPECIALISED = {
     "topk": (kernels.topk_kernel(BF16, 8, 1024), {}),
     "cumsum": (kernels.cumsum_kernel(BF16, 4096), {}),
     "selective_scan": (kernels.selective_scan_kernel(BF16, 16, 1024), {"D": VECTOR, "z": SEQUENCES}),
+    "selective_scan_backward": (
+        kernels.selective_scan_backward_kernel(BF16, 16, 1024),
+        {"D": VECTOR, "D_gradient": VECTOR, "z": SEQUENCES, "z_gradient": SEQUENCES},
+    ),
     "embedding_backward": (kernels.embedding_backward_kernel(BF16, sk.int64, F32, 4096), {}),
     "quantize": (kernels.quantize_kernel(BF16, sk.float8_e4m3fn, 128), {}),
     "adamw": (kernels.adamw_kernel(BF16, BF16, F32, 1, True, 1024), {}),
