@@ -6,6 +6,7 @@ for it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from stagekit.frontend import effects
@@ -21,52 +22,44 @@ _LOAD, _STORE = registry.by_name("atomic_load"), registry.by_name("atomic_store"
 def load(
     site: Site, order: Any, scope: Any, pointer: Value, mask: Value | None = None, other: Value | None = None
 ) -> Value:
-    """Emit a load; under a mask, in a branch whose other arm yields `other`."""
-    params = _params(site, "load", _LOAD, order, scope)
-    _refuse_other(site, "load", _LOAD, pointer)
-    builder = site.tracer.builder
-
-    def emit() -> tuple[Value, ...]:
-        if mask is None or other is None:
-            return builder.call(_LOAD, (pointer,), params)
-        with builder.block() as on:
-            builder.yield_(*builder.call(_LOAD, (pointer,), params))
-        with builder.block() as off:
-            builder.yield_(other)
-        return builder.if_(mask, on.done(), off.done())
-
-    (value,) = effects.act(site, emit, (pointer,))
+    """Emit a load. other: the result where `mask` is off, if there is one."""
+    (value,) = _access(site, _LOAD, (order, scope), (pointer,), mask, () if other is None else (other,))
     return value
 
 
 def store(site: Site, order: Any, scope: Any, pointer: Value, value: Value, mask: Value | None) -> None:
-    """Emit a store, under a mask in a branch."""
-    params = _params(site, "store", _STORE, order, scope)
-    _refuse_other(site, "store", _STORE, pointer)
+    """Emit a store."""
+    _access(site, _STORE, (order, scope), (pointer, value), mask, ())
+
+
+def _access(
+    site: Site,
+    spec: Intrinsic,
+    given: Any,
+    operands: tuple[Value, ...],
+    mask: Value | None,
+    otherwise: tuple[Value, ...],
+) -> Sequence[Value]:
+    """Emit an access; under a mask, in a branch whose other arm yields `otherwise`.
+
+    Refuses memory of a thread, which nobody else sees, and dtypes that no instruction takes. given: order and scope; a scope
+    without an order is that of a relaxed access.
+    """
+    name, usual = ("load", "acquire") if spec is _LOAD else ("store", "release")
+    call = f"{name}(..., order={usual!r}, scope='gpu')"
+    rows = zip(spec.params, given)
+    params = tuple([p.default if v is None else checked_param(site, name, call, p, v) for p, v in rows])
+    if not any(sig.args[0] == operands[0].type for sig in spec.sigs):
+        raise site.error(NoOverload(name, f"{operands[0].type} with an order", "numbers in global or shared memory"))
     builder = site.tracer.builder
 
-    def emit() -> tuple[Value, ...]:
+    def emit() -> Sequence[Value]:
         if mask is None:
-            return builder.call(_STORE, (pointer, value), params)
+            return builder.call(spec, operands, params)
         with builder.block() as on:
-            builder.call(_STORE, (pointer, value), params)
-            builder.yield_()
+            builder.yield_(*builder.call(spec, operands, params))
         with builder.block() as off:
-            builder.yield_()
+            builder.yield_(*otherwise)
         return builder.if_(mask, on.done(), off.done())
 
-    effects.act(site, emit, (pointer,))
-
-
-def _params(site: Site, name: str, spec: Intrinsic, order: Any, scope: Any) -> tuple[Any, ...]:
-    """Return the parameters of a call. A scope without an order is that of a relaxed access."""
-    call = f"{name}(..., order={'acquire' if spec is _LOAD else 'release'!r}, scope='gpu')"
-    given = zip(spec.params, (order, scope))
-    return tuple([p.default if v is None else checked_param(site, name, call, p, v) for p, v in given])
-
-
-def _refuse_other(site: Site, name: str, spec: Intrinsic, pointer: Value) -> None:
-    """Refuse memory of a thread, which nobody else sees, and dtypes that no instruction takes."""
-    if not any(sig.args[0] == pointer.type for sig in spec.sigs):
-        forms = "numbers in global or shared memory"
-        raise site.error(NoOverload(name, f"{pointer.type} with an order", forms))
+    return effects.act(site, emit, operands[:1])
