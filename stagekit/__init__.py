@@ -20,8 +20,8 @@ from stagekit.diagnostics import StagekitError
 from stagekit.diagnostics import kernel_only as _kernel_only
 from stagekit.dtypes import ALL_DTYPES as _ALL_DTYPES
 from stagekit.dtypes import DType, bool_
-from stagekit.frontend.arrays import method_of_arrays as _method_of_arrays
 from stagekit.frontend.assembly import inline_asm
+from stagekit.frontend.attributes import method_of_arrays as _method_of_arrays
 from stagekit.frontend.direct import direct as _direct
 from stagekit.frontend.direct import operation as _operation
 from stagekit.frontend.effects import among_threads as _among_threads

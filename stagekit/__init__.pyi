@@ -3,9 +3,9 @@ from typing import Annotated, Any, TypeVar
 from stagekit import cuda as cuda
 from stagekit.diagnostics import StagekitError as StagekitError
 from stagekit.diagnostics import kernel_only as _kernel_only
-from stagekit.frontend.arrays import method_of_arrays as _method_of_arrays
 def inline_asm(text: Any, constraints: Any, args: Any = ..., dtype: Any = ..., *, pure: Any = ..., host: Any = ...) -> Any:
     'PTX text with LLVM constraints, for example `inline_asm("add.s32 $0, $1, $2;", "=r,r,r", [a, b], int32)`.\n\nargs: numbers and pointers, each in the register that its constraint names. dtype: the result\'s dtype, a tuple of them for\nseveral results, or None for none. pure: may be removed, moved and merged. host: a function with the same arguments and\nresults, its meaning on targets that have no PTX, traced for these alone. Refused: texts, constraints and operands that do\nnot fit each other (ASM_MISMATCH), and a target without PTX where there is no `host`.'
+from stagekit.frontend.attributes import method_of_arrays as _method_of_arrays
 from stagekit.frontend.direct import direct as _direct
 from stagekit.frontend.direct import operation as _operation
 from stagekit.frontend.effects import among_threads as _among_threads

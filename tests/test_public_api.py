@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import stagekit as sk
-from stagekit.frontend.arrays import ATTRIBUTES
+from stagekit.frontend.attributes import ATTRIBUTES
 from stagekit.frontend.language import Staged
 from stagekit.frontend.tracer import TraceOptions
 from stagekit.ir import Intrinsic

@@ -17,7 +17,7 @@ from typing import Any
 
 import stagekit as sk
 from stagekit.dtypes import ALL_DTYPES, DType, float32, int8, int32, uint8
-from stagekit.frontend.arrays import ATTRIBUTES
+from stagekit.frontend.attributes import ATTRIBUTES
 from stagekit.frontend.values import Address, Array, Number
 from stagekit.intrinsics import FAMILIES, by_name
 from stagekit.ir import semantics

@@ -13,7 +13,8 @@ In the order in which a kernel passes through:
 | `calls` | calls, by what is called; `builtins` (with `builtin_numbers`, `builtin_sequences`), `familiar`, |
 | | `python_calls`, `direct`, `overloads`; `outside`, where there is no kernel |
 | `language`, `assembly`, `library` | the functions of the language; those that only `lib/` calls |
-| `values`, `numbers`, `arrays`, `objects`, `containers` | what a variable can hold, and the operations on it |
+| `values`, `numbers`, `arrays`, `extents` | what a variable can hold, and the operations on it; |
+| | `attributes`, `objects`, `containers` |
 | `effects`, `sequential` | what acts on memory; how threads act as one sequential program |
 | `control`, `loops`, `rangeloop` | run-time branches and loops: arms, joins, what is carried |
 | `errors` | this room's part of the catalogue |

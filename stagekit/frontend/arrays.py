@@ -1,45 +1,38 @@
-"""Arrays, pointers and the attributes of run-time values.
+"""Arrays and pointers: their elements, and views of them.
 
 `A[i, j]` is base + i*stride0 + j*stride1 in 64-bit arithmetic. Fewer indices than axes, or slices, give a view: a compile-time
-description around a moved base address, no copy. Bounds of slices are Python's: clamped to the axis, and counted from the end
-where they are negative.
+description around a moved base address, no copy. What a slice selects is computed by `extents.py`.
 """
 
 from __future__ import annotations
 
-import ast
-import itertools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from stagekit import dtypes
 from stagekit.diagnostics import DIVISION, counted, shown
-from stagekit.dtypes import DType
 from stagekit.frontend import effects
 from stagekit.frontend.control import describe
-from stagekit.frontend.errors import BadIndex, BadOperands, NoAttribute, NonContiguous, StagingError
+from stagekit.frontend.errors import BadIndex, BadOperands, NonContiguous, StagingError
 from stagekit.frontend.evaluation import Site
-from stagekit.frontend.numbers import SYMBOLS, default_dtype, is_literal, is_numeric
-from stagekit.frontend.tracer import Tracer, suggest
-from stagekit.frontend.values import Address, Array, BoundMethod, Extent, Number, mapper_of
+from stagekit.frontend.extents import combine_extents, cut_of, is_row_major, step_of
+from stagekit.frontend.numbers import default_dtype, is_numeric
+from stagekit.frontend.values import Address, Array, Extent, Number, mapper_of
 from stagekit.intrinsics import registry
-from stagekit.ir import INDEX, BinaryKind, Pointer, Value, of_dtype
-from stagekit.ir.intervals import Interval
+from stagekit.ir import INDEX, BinaryKind, Value
 from stagekit.ir.ops import Indexed
-
-MOST_ELEMENTS = 1 << 57  # of an array: the most that an address space holds
 
 
 def base_of(site: Site, value: Address | Array) -> Address:
     """Return the address that pointer arithmetic starts from; an array with gaps has none."""
     if isinstance(value, Array) and not value.is_contiguous:
         raise site.error(NonContiguous(value.name))
-    return value if isinstance(value, Address) else _pointer_to(site, value)
+    return value if isinstance(value, Address) else pointer_to(site, value)
 
 
-def _pointer_to(site: Site, array: Array) -> Address:
+def pointer_to(site: Site, array: Array) -> Address:
     """Return the base of an array. That of a part says what it is a part of: only the interpreter looks at it."""
     if not array.is_part:
         return array.base
@@ -188,7 +181,7 @@ def view(site: Site, array: Array, indices: tuple[Any, ...]) -> Array:
             axes.append((size, stride))
         else:
             start, stop = (None if b is None else _bound(site, b) for b in (index.start, index.stop))
-            cut = _cut(site, start, stop, _step_of(site, index), size)
+            cut = cut_of(site, start, stop, step_of(site, index), size)
             steps.append((cut.start, stride))
             is_contiguous = is_contiguous and not axes and cut.step == 1
             axes.append((cut.size, _scaled(site, stride, cut.step)))
@@ -263,287 +256,3 @@ def store(site: Site, pointer: Address, value: Any) -> None:
         raise site.error(BadOperands("=", f"an element of {pointer.dtype.name} and {describe(value)}", hint))
     site.at()
     effects.store(site, pointer.value, site.tracer.arithmetic.to_value(value, pointer.dtype))
-
-
-# -- slices ---------------------------------------------------------------------------------------------------------------
-#
-#    A[lo:hi]      start = min(max(lo < 0 ? lo + n : lo, 0), n), likewise stop; size = max(stop - start, 0)
-#
-# Python itself computes what is known while specialising. At run time, the part of a clamp that cannot be needed is left out: a
-# start that is known not to be negative is used as it is, since past the end the size is 0 already.
-
-
-class _Cut(NamedTuple):
-    """A slice of one axis: the first index, the number of indices, and the distance between two of them."""
-
-    start: Extent
-    size: Extent
-    step: int
-
-
-def _step_of(site: Site, index: slice) -> int:
-    """Return the step of a slice, which must be known while specialising."""
-    if index.step is None:
-        return 1
-    if isinstance(index.step, bool) or not (is_literal(index.step) or hasattr(index.step, "__index__")):
-        raise site.error(BadIndex("the step of a slice must be a Python int", "compute the indices in a loop"))
-    if isinstance(index.step, float) or int(index.step) == 0:
-        raise site.error(BadIndex(f"a slice with a step of {index.step}", "a step is an int other than 0"))
-    return max(min(int(index.step), MOST_ELEMENTS), -MOST_ELEMENTS)  # a longer step leaves one element too
-
-
-def _cut(site: Site, start: Extent | None, stop: Extent | None, step: int, size: Extent) -> _Cut:
-    """Return the indices that `start:stop:step` selects in an axis of `size`."""
-    start, stop = (max(min(b, MOST_ELEMENTS), -MOST_ELEMENTS) if isinstance(b, int) else b for b in (start, stop))
-    if not any(isinstance(each, Number) for each in (start, stop, size)):
-        first, end, _ = slice(start, stop, step).indices(size)  # type: ignore[arg-type]
-        return _Cut(first, len(range(first, end, step)), step)
-    clamp = _Clamp(site, size, step)
-    lower, upper = (start, stop) if step > 0 else (stop, start)
-    near = clamp.low if lower is None else clamp.near(lower)
-    far = clamp.last if upper is None else clamp.far(upper)
-    return _Cut(near if step > 0 else far, clamp.steps(clamp.between(near, far)), step)
-
-
-def combine_extents(site: Site, symbol: str, left: Extent, right: Extent) -> Extent:
-    """Return `left symbol right`, computed now where both are known."""
-    if isinstance(left, int) and isinstance(right, int):
-        return SYMBOLS[symbol].python(left, right)  # type: ignore[no-any-return]
-    if isinstance(right, int) and right == 0 and symbol in "+-":
-        return left
-    found: Number = site.tracer.arithmetic.binary(symbol, left, right)
-    return found
-
-
-def row_major(tracer: Tracer, shape: Sequence[Extent]) -> tuple[tuple[Extent, ...], Extent]:
-    """Return the strides of an array without gaps, in elements, and how many elements it has."""
-
-    def times(step: Extent, size: Extent) -> Any:
-        if isinstance(step, int) and (step == 1 or isinstance(size, int)):
-            return size if step == 1 else size * step  # type: ignore[operator]
-        return tracer.arithmetic.binary("*", size, step)
-
-    *strides, count = itertools.accumulate(reversed(shape), times, initial=1)
-    return tuple(reversed(strides)), count
-
-
-def is_row_major(shape: tuple[Extent, ...], strides: tuple[Extent, ...]) -> bool:
-    """Return whether it is known at compile time that there are no gaps."""
-    step: Extent | None = 1
-    for size, stride in zip(reversed(shape), reversed(strides)):
-        is_packed = stride == step if isinstance(stride, int) and isinstance(step, int) else stride is step
-        if not is_packed:
-            return False
-        if isinstance(step, int) and isinstance(size, int):
-            step *= size
-        else:
-            step = size if isinstance(step, int) and step == 1 else None
-    return True
-
-
-class _Clamp:
-    """Clamps the bounds of one slice to `low` and `last`: 0 and the size, each one less where the step is negative."""
-
-    def __init__(self, site: Site, size: Extent, step: int) -> None:
-        self.site, self.size, self.step = site, size, step
-        self.low = 0 if step > 0 else -1
-        self.last = size if step > 0 else self.binary("-", size, 1)
-
-    def binary(self, symbol: str, left: Extent, right: Extent) -> Extent:
-        return combine_extents(self.site, symbol, left, right)
-
-    def extreme(self, name: str, left: Extent, right: Extent) -> Extent:
-        """Emit `minimum` or `maximum` of two numbers of which one is not known."""
-        if isinstance(left, Number) and isinstance(right, Number) and left.value is right.value:
-            return left
-        values = [self.site.tracer.arithmetic.to_value(each, dtypes.INDEX) for each in (left, right)]
-        return Number(self.site.tracer.builder.call_one(registry.by_name(name), values, ()))
-
-    def from_the_end(self, bound: Extent) -> Extent:
-        """Return a bound as an index from the start: a negative one counts from the end."""
-        if isinstance(bound, int):
-            return bound if bound >= 0 else self.binary("+", self.size, bound)
-        is_negative = self.site.tracer.arithmetic.compare(ast.Lt, bound, 0)
-        counted = self.binary("+", bound, self.size)
-        return self.site.tracer.arithmetic.select(is_negative.value, counted, bound)
-
-    def near(self, bound: Extent) -> Extent:
-        """Clamp the bound nearer to the first index of the axis. One past the end may stay, since the size is negative then."""
-        if interval_of(self.site.tracer, bound).lo >= 0:
-            return bound
-        found = self.extreme("maximum", self.from_the_end(bound), self.low)
-        return found if isinstance(bound, int) else self.extreme("minimum", found, self.last)
-
-    def far(self, bound: Extent) -> Extent:
-        """Clamp the bound nearer to the end of the axis."""
-        interval = interval_of(self.site.tracer, bound)
-        if isinstance(bound, int) and bound < 0:
-            return self.extreme("maximum", self.from_the_end(bound), self.low)
-        if interval.lo < 0:
-            bound = self.extreme("maximum", self.from_the_end(bound), self.low)
-        elif isinstance(self.last, int) and interval.hi <= self.last:
-            return bound
-        return self.extreme("minimum", bound, self.last)
-
-    def between(self, near: Extent, far: Extent) -> Extent:
-        """Return how many indices there are from one bound to the other."""
-        distance = self.binary("-", far, near)
-        if isinstance(distance, int):
-            return max(distance, 0)
-        if isinstance(near, int) and near == self.low:
-            return distance
-        return self.extreme("maximum", distance, 0)
-
-    def steps(self, length: Extent) -> Extent:
-        """Return how many indices the step leaves of `length`."""
-        size = abs(self.step)
-        return length if size == 1 else self.binary("//", self.binary("+", length, size - 1), size)
-
-
-def interval_of(tracer: Tracer, value: Extent) -> Interval:
-    """Return the interval in which a number is known to lie."""
-    return Interval.exactly(value) if isinstance(value, int) else tracer.intervals[value.value]
-
-
-# -- attributes of stand-ins --------------------------------------------------------------------------------------------
-
-
-def attribute(site: Site, owner: Any, name: str) -> Any:
-    """Return an attribute of a stand-in: `x.dtype`, `x.to`, `A.shape`, ..."""
-    table = ATTRIBUTES.get(type(owner), _NUMBER)
-    found = table.get(name)
-    if found is None:
-        hint = _WAYS_OUT.get(name) or suggest(name, table) or f"it has: {', '.join(table)}"
-        raise site.error(NoAttribute(describe(owner), name, hint))
-    return found.read(site, owner)
-
-
-_SHAPE = "pass the array in the shape that the kernel wants"
-_REDUCE = "reduce in a loop, or load a tile and use `sk.reduce_sum`, `sk.reduce_max` or `sk.reduce_min`"
-# What to write instead of an attribute that NumPy and torch have.
-_WAYS_OUT = {
-    **dict.fromkeys(("sum", "max", "min", "mean", "prod", "any", "all", "argmax", "argmin"), _REDUCE),
-    **dict.fromkeys(("reshape", "ravel", "flatten", "squeeze"), _SHAPE),
-    **dict.fromkeys(("astype", "type"), "convert a number by `x.to(dtype)`"),
-    "item": "it is a number already",
-    "view": "a number has it, a pointer `.to(dtype)`; pass an array in the shape and dtype that the kernel wants",
-    "transpose": "write `.T`",
-    "copy": "copy the elements in a loop",
-    "__delitem__": "an element cannot be deleted",
-}
-
-
-def _to(site: Site, owner: Any) -> BoundMethod:
-    def run(dtype: Any, *, bitcast: bool = False) -> Any:
-        _require_dtype(site, ".to", dtype)
-        if bitcast:
-            raise site.error(BadOperands(".to", "`bitcast=True`", "`x.view(dtype)` keeps the bits"))
-        if isinstance(owner, Address):
-            return Address(site.tracer.builder.bitcast(owner.value, Pointer(dtype, owner.type.space)))
-        return site.tracer.arithmetic.convert(owner, dtype)
-
-    run.__qualname__ = "to"  # in Python's errors
-    return BoundMethod(owner, "to", run)
-
-
-def _require_dtype(site: Site, name: str, dtype: Any) -> None:
-    if not isinstance(dtype, DType):
-        raise site.error(BadOperands(name, describe(dtype), "give a dtype, such as sk.float32"))
-
-
-def _view(site: Site, owner: Any) -> Any:
-    if isinstance(owner, np.generic) and not is_numeric(owner):
-        return owner.view
-
-    def run(dtype: Any) -> Any:
-        is_numpys = isinstance(owner, np.generic) and not isinstance(dtype, DType)
-        return site.static(owner.view, dtype) if is_numpys else viewed(site, owner, dtype)
-
-    run.__qualname__ = "view"
-    return BoundMethod(owner, "view", run)
-
-
-def viewed(site: Site, number: Any, dtype: Any) -> Any:
-    """Return the bits of a number as a number of `dtype`."""
-    _require_dtype(site, ".view", dtype)
-    own = default_dtype(number)
-    if dtype.bits != own.bits:
-        alike = ", ".join(each.name for each in dtypes.ALL_DTYPES if each.bits == own.bits)
-        hint = "convert it by `.to(dtype)`" if own is dtypes.bool_ else f"dtypes of the same size: {alike}"
-        raise site.error(BadOperands(".view", f"{describe(number)} as {dtype.name}", hint))
-    if isinstance(number, Number):
-        return Number(site.tracer.builder.bitcast(number.value, of_dtype(dtype, number.value.type)))
-    return number.view(dtype.numpy)
-
-
-def _transposed(site: Site, array: Array) -> Array:
-    is_contiguous = array.is_contiguous and array.ndim < 2
-    return Array(array.name, array.base, array.shape[::-1], array.strides[::-1], is_contiguous, array.is_part)
-
-
-def _ptr_to(site: Site, array: Array) -> BoundMethod:
-    return BoundMethod(array, "ptr_to", lambda *index: element_pointer(site, array, index))
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Attribute(NamedTuple):
-    """An attribute of a stand-in: how it is written, how it is read, and what it is."""
-
-    written: str
-    read: Callable[[Site, Any], Any]
-    doc: str
-
-
-_Table = dict[str, Attribute]
-
-
-def _table(*attributes: Attribute) -> _Table:
-    return {each.written.partition("(")[0]: each for each in attributes}
-
-
-_NUMBER = _table(
-    Attribute("dtype", lambda site, x: default_dtype(x), "The dtype of a number."),
-    Attribute("to(dtype)", _to, "A number, converted to a dtype: what `dtype(x)` gives."),
-    Attribute("view(dtype)", _view, "The number of the same bits as another dtype of the same size."),
-)
-_ADDRESS = _table(
-    Attribute("dtype", lambda site, p: p.dtype, "The dtype of what a pointer points to."),
-    Attribute(
-        "to(dtype)", _to, "The pointer to the same address, whose elements are read and written as another dtype."
-    ),
-    Attribute("space", lambda site, p: p.type.space.value, 'The memory of a pointer: "global", "shared" or "local".'),
-)
-_ARRAY = _table(
-    Attribute("dtype", lambda site, a: a.dtype, "The dtype of the elements of an array."),
-    Attribute("shape", lambda site, a: a.shape, "The sizes of an array, one for each axis, as a tuple."),
-    Attribute("ndim", lambda site, a: a.ndim, "The number of axes of an array."),
-    Attribute("size", lambda site, a: _size(site, a), "The number of elements of an array."),
-    Attribute("strides", lambda site, a: a.strides, "The steps from an index to the next, for each axis, in elements."),
-    Attribute("T", _transposed, "The view of an array with its axes in the opposite order."),
-    Attribute("ptr", _pointer_to, "The pointer to the first element of an array, also of one with gaps."),
-    Attribute("ptr_to(i, j, ...)", _ptr_to, "The pointer to one element of an array, by its index on each axis."),
-)
-ATTRIBUTES: dict[type, _Table] = {Number: _NUMBER, Address: _ADDRESS, Array: _ARRAY}
-
-
-def method_of_arrays(written: str, doc: str) -> Callable[[F], F]:
-    """Make a function of the library a method of arrays, which are its first argument."""
-
-    def register(function: F) -> F:
-        def read(site: Site, array: Array) -> BoundMethod:
-            return BoundMethod(array, name, lambda *args, **named: site.invoke(function, [array, *args], named))
-
-        (name,) = method = _table(Attribute(written, read, doc))
-        _ARRAY.update(method)
-        return function
-
-    return register
-
-
-def _size(site: Site, array: Array) -> Extent:
-    total: Extent = 1
-    for extent in array.shape:
-        total = combine_extents(site, "*", total, extent)
-    return total

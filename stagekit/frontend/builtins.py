@@ -18,8 +18,9 @@ from collections.abc import Callable
 from typing import Any
 
 from stagekit import dtypes
-from stagekit.frontend import arrays, breakpoints, effects, objects
+from stagekit.frontend import breakpoints, effects, objects
 from stagekit.frontend.assignments import target_item
+from stagekit.frontend.attributes import ATTRIBUTES
 from stagekit.frontend.builtin_numbers import ON_NUMBERS
 from stagekit.frontend.builtin_sequences import ON_SEQUENCES, chain_all
 from stagekit.frontend.control import describe, parts_of, with_parts
@@ -58,7 +59,7 @@ def _getattr(site: Site, owner: Any, name: str, default: Any = OMITTED, /) -> An
 
 
 def _hasattr(site: Site, owner: Any, name: str, /) -> bool:
-    is_known = name in arrays.ATTRIBUTES.get(type(owner), ()) or objects.in_class(site.tracer, owner, name) is not None
+    is_known = name in ATTRIBUTES.get(type(owner), ()) or objects.in_class(site.tracer, owner, name) is not None
     has_it = is_known or bool(site.static(lambda: hasattr(owner, name)))
     if not isinstance(owner, STAND_INS) and not site.tracer.journal.is_born(owner):
         site.tracer.captures.note_presence(owner, name)

@@ -21,7 +21,6 @@ from stagekit.artifact import Style
 from stagekit.diagnostics import DIVISION, Loc
 from stagekit.dtypes import DType
 from stagekit.frontend import expressions, loop_statements, outside  # noqa: F401  they fill tables, of nodes and of calls
-from stagekit.frontend.arrays import MOST_ELEMENTS, is_row_major, row_major
 from stagekit.frontend.breakpoints import Scene
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.control import describe
@@ -36,6 +35,7 @@ from stagekit.frontend.errors import (
     StagingError,
     UnsupportedSyntax,
 )
+from stagekit.frontend.extents import MOST_ELEMENTS, is_row_major, row_major
 from stagekit.frontend.facts import Argument
 from stagekit.frontend.language import StagedLaunch
 from stagekit.frontend.library import launched_threads, wrong_block

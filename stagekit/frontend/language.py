@@ -18,7 +18,7 @@ import numpy as np
 from stagekit import dtypes
 from stagekit.diagnostics import DIVISION, called, hide_frames, shown
 from stagekit.dtypes import DType
-from stagekit.frontend import arrays, effects, ordered
+from stagekit.frontend import arrays, attributes, effects, ordered
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import (
     NO_GPU,
@@ -30,6 +30,7 @@ from stagekit.frontend.errors import (
     StaticAssertion,
 )
 from stagekit.frontend.evaluation import Site
+from stagekit.frontend.extents import row_major
 from stagekit.frontend.facts import Unanswerable
 from stagekit.frontend.markers import MAX_ALIGN, is_alignment
 from stagekit.frontend.numbers import default_dtype, is_numeric
@@ -203,7 +204,9 @@ def where(site: Site, condition: Any, if_true: Any, if_false: Any) -> Any:
 @elementwise
 def view(site: Site, number: Any, dtype: Any) -> Any:
     """The number of `dtype` that has the bits of `number`; what `number.view(dtype)` gives."""
-    return arrays.viewed(site, number, getattr(dtype, "__wrapped__", dtype))  # as an argument of a `direct` function
+    return attributes.viewed(
+        site, number, getattr(dtype, "__wrapped__", dtype)
+    )  # as an argument of a `direct` function
 
 
 def _axes(given: Any) -> tuple[Any, ...]:
@@ -220,7 +223,7 @@ def _known_dtype(site: Site, dtype: Any) -> DType:
 def _row_major(site: Site, shape: tuple[Any, ...]) -> tuple[tuple[Extent, ...], Any]:
     if any(isinstance(size, int) and size < 0 for size in shape):
         raise site.error(BadCall(f"`shape` is {shown(shape)}", "sizes are not negative"))
-    return arrays.row_major(site.tracer, shape)
+    return row_major(site.tracer, shape)
 
 
 ELEMENTWISE = (round, int, float)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.frontend import arrays, containers, rangeloop
+from stagekit.frontend import arrays, attributes, containers, rangeloop
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, NoAttribute, NotCallable, StaticFailure
 from stagekit.frontend.evaluation import UNROLL, Site, user_method
@@ -44,7 +44,7 @@ from stagekit.native_tables import ABSENT
 def attribute(site: Site, owner: Any, name: str) -> Any:
     """Return `owner.name`."""
     if isinstance(owner, STAND_INS) or (isinstance(owner, np.generic) and name in ("to", "view", "dtype")):
-        return arrays.attribute(site, owner, name)
+        return attributes.attribute(site, owner, name)
     if containers.changes(owner, name):
         return containers.container_method(site, owner, name)
     if isinstance(owner, Closure):

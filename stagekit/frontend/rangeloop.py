@@ -8,7 +8,7 @@ from typing import Any
 from stagekit import dtypes
 from stagekit.diagnostics import DIVISION, Loc, Note
 from stagekit.dtypes import DType
-from stagekit.frontend.arrays import interval_of, the_number_in
+from stagekit.frontend.arrays import the_number_in
 from stagekit.frontend.control import describe, join_dtype, repair_of_join
 from stagekit.frontend.errors import (
     BadOperands,
@@ -18,6 +18,7 @@ from stagekit.frontend.errors import (
     RunTimeValue,
     StagingError,
 )
+from stagekit.frontend.extents import interval_of
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
 from stagekit.frontend.tracer import Tracer
