@@ -204,8 +204,9 @@ def _note_method(tracer: Tracer, fn: types.FunctionType, owner: Any) -> None:
         return
     if not tracer.journal.is_born(owner):
         tracer.captures.note_type(owner)
-    if tracer.captures.has(cls, f".{fn.__name__}"):
+    if tracer.captures.has(cls, f".{fn.__name__}") or (id(cls), id(fn)) in tracer.sought:
         return
+    tracer.sought[id(cls), id(fn)] = cls, fn
     for base in cls.__mro__:
         for name, member in vars(base).items():
             parts = (member, *(getattr(member, part, None) for part in ("fget", "fset", "func", "__func__")))

@@ -15,7 +15,7 @@ from stagekit.frontend.control import Join, branch, describe, trace_arms
 from stagekit.frontend.errors import BadOperands
 from stagekit.frontend.evaluation import Site, evaluate, first_answer, user_method
 from stagekit.frontend.iteration import forget_position, items_of
-from stagekit.frontend.numbers import COMPARISONS, default_dtype, is_literal, is_numeric
+from stagekit.frontend.numbers import COMPARISONS, USUAL, default_dtype, is_literal, is_numeric
 from stagekit.frontend.tracer import Assigned, Frame, Thunk, Tracer
 from stagekit.frontend.values import STAND_INS, Address, Array, Number, StagedRange, holds_run_time, is_dataclass_with
 
@@ -179,6 +179,10 @@ def trace_compare(frame: Frame, node: ast.Compare) -> Any:
 
 def compare(site: Site, op: ast.cmpop, left: Any, right: Any) -> Any:
     """Return the outcome of `left op right` for any comparison operator and any two values."""
+    kinds = {type(left), type(right)}
+    if Number in kinds and kinds <= USUAL and type(op) in COMPARISONS:  # the commonest case
+        site.at()
+        return site.tracer.arithmetic.compare(type(op), left, right)
     if isinstance(op, ast.Is | ast.IsNot):
         is_same = left is right if not is_literal(left) else (type(left) is type(right) and left == right)
         return is_same is isinstance(op, ast.Is)

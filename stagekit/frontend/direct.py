@@ -26,6 +26,7 @@ from stagekit.frontend.evaluation import Site
 from stagekit.frontend.language import Staged
 from stagekit.frontend.numbers import COMPARISONS, SYMBOLS
 from stagekit.frontend.overloads import call_intrinsic
+from stagekit.frontend.recording import Recorded
 from stagekit.frontend.source import Names, Source
 from stagekit.frontend.tracer import Frame, Tracer
 from stagekit.frontend.values import Scope, is_open
@@ -49,13 +50,13 @@ def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any
     inside.at()
 
     def in_language(function: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if type(function) is Staged:
+            return function.run(inside, *given, **named)
         if isinstance(function, Intrinsic):
             return call_intrinsic(inside, function, list(given), named)
-        if isinstance(function, Staged):
-            return function.run(inside, *given, **named)
         token = language_call.set(None)
         try:
-            return inside.invoke(function, list(given), named)
+            return function(given) if type(function) is Recorded else inside.invoke(function, list(given), named)
         finally:
             language_call.reset(token)
             inside.at()
@@ -64,8 +65,10 @@ def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any
         if not callable(value) or isinstance(value, Intrinsic | Staged):
             return value
 
+        recorded = Recorded(inside, value)
+
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            return in_language(value, args, kwargs)
+            return in_language(recorded if not kwargs else value, args, kwargs)
 
         wrapper.__wrapped__ = value  # type: ignore[attr-defined]
         return wrapper

@@ -19,6 +19,7 @@ from stagekit.frontend.iteration import each, items_of, iterator, source_of, thu
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.operators import trace_binary, trace_unary
 from stagekit.frontend.source import Names, names_of
+from stagekit.frontend.state import ATOMIC_TYPES
 from stagekit.frontend.texts import trace_joined
 from stagekit.frontend.tracer import Frame, Thunk, suggest
 from stagekit.frontend.values import Number, Scope, holds_run_time
@@ -64,7 +65,10 @@ def trace_name(frame: Frame, node: ast.Name) -> Any:
     value = _free(frame, node) if scope is None else scope.variables.get(name, MISSING)
     if value is MISSING:
         raise frame.error(UnboundLocal(name), node)
-    return value if type(value) is Number else frame.read(value, node)
+    return value if type(value) in _READ_AS_THEY_ARE else frame.read(value, node)
+
+
+_READ_AS_THEY_ARE = frozenset({Number, *ATOMIC_TYPES})
 
 
 def _free(frame: Frame, node: ast.Name) -> Any:

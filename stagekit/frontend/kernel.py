@@ -498,9 +498,9 @@ def _grid_axes(body: Block) -> tuple[int, ...]:
     """Return the axes of the grid that a kernel looks at; all where programs may take their work from an atomic or inline PTX."""
     found: set[int] = set()
     for op in walk(body):
-        if isinstance(op, ops.InlineAsm):
+        if type(op) is ops.InlineAsm:
             return (0, 1, 2)
-        if isinstance(op, ops.IntrinsicOp):
+        if type(op) is ops.IntrinsicOp:
             if op.spec.level == "block":
                 found.add(op.params[0])
             elif op.spec.lower["cuda"] in (Native.BLOCK_IDX, Native.GRID_DIM):

@@ -87,6 +87,7 @@ def bind(
 
 staged = functools.partial(Staged, is_elementwise=False)
 elementwise = functools.partial(Staged, is_elementwise=True)
+_signature = functools.cache(inspect.signature)
 
 
 def _static_int(site: Site, value: Any, what: str, hint: str = "use a constexpr") -> int:
@@ -433,7 +434,7 @@ class StagedLaunch:
 
 
 def staged_launch(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]) -> StagedLaunch:
-    signature = inspect.signature(cls)
+    signature = _signature(cls)
     bound = bind(site, cls.__name__, signature, args, kwargs, f"{cls.__name__}({', '.join(signature.parameters)})")
     bound.apply_defaults()
     values = bound.arguments

@@ -111,8 +111,11 @@ def _unrolled(frame: Frame, node: ast.For, iterable: Any, flags: LoopFlags) -> N
     """Trace a loop over compile-time values: its body once per value."""
     loc, counted_at = frame.loc(node), frame.source.loc(node, frame.call_site, ())
     values = iterable.values if isinstance(iterable, StaticRange) else iterable
-    is_known = isinstance(values, range | tuple) or type(values) in (list, dict, set)
-    if is_known and not _exits_in(node.body):  # then the length alone says whether it is too long
+    is_known, has_exits = (
+        isinstance(values, range | tuple) or type(values) in (list, dict, set),
+        bool(_exits_in(node.body)),
+    )
+    if is_known and not has_exits:  # then the length alone says whether it is too long
         frame.tracer.expect_unrolled(len(values[: sys.maxsize] if isinstance(values, range) else values), loc)
     iterated = f"<iterated{len(frame.control)}>"
     frame.tracer.assign(frame.control, iterated, iterable)  # the loop holds what it goes through: see `holders`
@@ -136,7 +139,7 @@ def _unrolled(frame: Frame, node: ast.For, iterable: Any, flags: LoopFlags) -> N
             else:
                 go_on, again = frame.tracer.builder.not_(stopped.value), functools.partial(once, thunk)
                 branch(frame.tracer, go_on, again, lambda: None, loc, frame=frame, after_exit=True)
-            stopped = exit_taken(frame, [RETURN, flags.broken])
+            stopped = has_exits and exit_taken(frame, [RETURN, flags.broken])
             if stopped is True:
                 break  # before the next item is asked for
     if isinstance(stopped, Number):

@@ -11,7 +11,7 @@ import ast
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -77,9 +77,10 @@ def is_literal(value: Any) -> bool:
 
 def is_numeric(value: Any) -> bool:
     kind = type(value)  # `isinstance` would ask the object
-    return issubclass(kind, _NUMBERS) and not issubclass(kind, _NO_NUMBERS)
+    return kind in USUAL or (issubclass(kind, _NUMBERS) and not issubclass(kind, _NO_NUMBERS))
 
 
+USUAL = frozenset({Number, bool, int, float})  # the types of most numbers
 _NUMBERS = (Number, int, float, np.generic)
 # NumPy scalars that are texts, times, records or complex.
 _NO_NUMBERS = (np.flexible, np.datetime64, np.timedelta64, np.object_, np.complexfloating)
@@ -90,8 +91,10 @@ def standing(value: Numeric) -> tuple[DType, bool]:
 
     Literals are bool, int32 (int64 when they need it) or float64, which is rounded once, when it meets a dtype.
     """
-    if isinstance(value, Number):
+    if type(value) is Number:
         return value.value.type.dtype, not value.is_weak
+    if type(value) is float:
+        return dtypes.float64, False
     if isinstance(value, np.generic):
         found = dtype_from_numpy(value.dtype)
         return (dtypes.float64, False) if found is None else (found, True)
@@ -122,25 +125,35 @@ def describe_type(value: Any) -> str:
 
 def meet(left: Numeric, right: Numeric, loc: Loc) -> tuple[DType, bool]:
     """Return the dtype in which two operands meet, and whether the result stays weak."""
-    if type(left) is Number and type(right) is Number and left.dtype is right.dtype:
-        return left.dtype, left.is_weak and right.is_weak
-    (a, a_insists), (b, b_insists) = standing(left), standing(right)
+    a, b = standing(left), standing(right)
+    return _met(*a, *b) or _refuse(a, b, loc)
+
+
+def _refuse(a: tuple[DType, bool], b: tuple[DType, bool], loc: Loc) -> NoReturn:
+    raise StagingError(MixedPromotion(left=a[0].name, right=b[0].name), loc)
+
+
+@functools.cache
+def _met(a: DType, a_insists: bool, b: DType, b_insists: bool) -> tuple[DType, bool] | None:
+    """Return where two dtypes meet and whether the result stays weak; None where both insist and have no common one."""
     if a_insists != b_insists:
         strong, weak = (a, b) if a_insists else (b, a)
         if weak.is_float and not strong.is_float:
             return true_divide_dtype(strong), False
         return dtypes.int32 if strong is dtypes.bool_ and weak.is_integer else strong, False
-    if a is b:
-        return a, not a_insists
-    common = promote(a, b)
-    if common is None and a_insists:
-        raise StagingError(MixedPromotion(left=a.name, right=b.name), loc)
-    return common or a, not a_insists
+    common = a if a is b else promote(a, b)
+    return None if common is None and a_insists else (common or a, not a_insists)
 
 
 @functools.cache
-def _computed_in(symbol: str, met: DType, is_weak: bool) -> tuple[DType, str]:
-    """Return the dtype in which operands are computed that meet in `met`; and why they are not, or nothing."""
+def _computed_in(symbol: str, a: DType, a_insists: bool, b: DType, b_insists: bool) -> tuple[DType, bool, str] | None:
+    """Return the dtype in which operands are computed, whether the result is weak, and why they are not, or nothing; None where
+    they do not meet.
+    """
+    found = _met(a, a_insists, b, b_insists)
+    if found is None:
+        return None
+    met, is_weak = found
     dtype = met
     if symbol == "/":
         dtype = dtypes.float64 if is_weak else true_divide_dtype(met)
@@ -148,8 +161,8 @@ def _computed_in(symbol: str, met: DType, is_weak: bool) -> tuple[DType, str]:
         dtype = dtypes.int32
     is_bitwise = symbol in _INTEGER_ONLY
     if is_bitwise and dtype.is_float:
-        return dtype, "bit operations need integers"
-    return dtype, f"{dtype.name} is for storage: convert it" if dtype.is_storage_only else ""
+        return dtype, is_weak, "bit operations need integers"
+    return dtype, is_weak, f"{dtype.name} is for storage: convert it" if dtype.is_storage_only else ""
 
 
 def converted(value: Any, dtype: DType) -> Static:
@@ -216,8 +229,8 @@ class Arithmetic:
 
     def operand_dtype(self, symbol: str, left: Numeric, right: Numeric) -> tuple[DType, bool]:
         """Return the dtype in which `left symbol right` is computed, and whether the result is weak."""
-        dtype, is_weak = meet(left, right, self.builder.loc)
-        dtype, hint = _computed_in(symbol, dtype, is_weak)
+        a, b = standing(left), standing(right)
+        dtype, is_weak, hint = _computed_in(symbol, *a, *b) or _refuse(a, b, self.builder.loc)
         if hint:
             what = f"{describe_type(left)} and {describe_type(right)}"
             raise StagingError(BadOperands(symbol, what, hint), self.builder.loc)

@@ -15,8 +15,17 @@ from stagekit.frontend import arrays, objects
 from stagekit.frontend.conditions import condition, negate_condition
 from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadOperands
-from stagekit.frontend.evaluation import Site, by_method, evaluate, user_method
-from stagekit.frontend.numbers import OPERATORS, SYMBOLS, default_dtype, describe_type, is_literal, is_numeric, meet
+from stagekit.frontend.evaluation import EVALUATORS, NO_KEYWORDS, Site, by_method, evaluate, user_method
+from stagekit.frontend.numbers import (
+    OPERATORS,
+    SYMBOLS,
+    USUAL,
+    default_dtype,
+    describe_type,
+    is_literal,
+    is_numeric,
+    meet,
+)
 from stagekit.frontend.texts import bounded_format
 from stagekit.frontend.tracer import Frame
 from stagekit.frontend.values import STAND_INS, Address, Array, Number, holds_run_time
@@ -25,19 +34,20 @@ from stagekit.ir import of_dtype
 
 
 def trace_binary(frame: Frame, node: ast.BinOp) -> Any:
-    left, right = evaluate(frame, node.left), evaluate(frame, node.right)
+    left = EVALUATORS[type(node.left)](frame, node.left)  # what `evaluate` does: this is called most
+    right = EVALUATORS[type(node.right)](frame, node.right)
     return binary(Site(frame, node), OPERATORS[type(node.op)].symbol, left, right)
-
-
-_NUMBERS = frozenset({Number, bool, int, float})
 
 
 def binary(site: Site, symbol: str, left: Any, right: Any) -> Any:
     """Return `left symbol right` for any two values."""
     kinds = {type(left), type(right)}
-    if Number in kinds and kinds <= _NUMBERS and symbol not in ("**", "@"):  # the commonest case
-        site.at()
-        return site.tracer.arithmetic.binary(symbol, left, right)
+    if kinds <= USUAL:  # the commonest cases
+        if Number in kinds and symbol not in ("**", "@"):
+            site.at()
+            return site.tracer.arithmetic.binary(symbol, left, right)
+        if Number not in kinds and symbol not in _GROWS:
+            return site.by_python(SYMBOLS[symbol].python, (left, right), NO_KEYWORDS)
     if is_literal(left) and is_literal(right):
         if symbol in _GROWS:
             _refuse_huge(site, symbol, left, right)

@@ -20,7 +20,7 @@ _READS = frozenset({Effect.READ, Effect.VARYING})
 
 def polling_loops(body: Block) -> Iterable[ops.While]:
     """Yield the loops that wait by plain loads."""
-    return (op for op in walk(body) if isinstance(op, ops.While) and _polls(op))
+    return [op for op in walk(body) if type(op) is ops.While and _polls(op)]
 
 
 def _polls(loop: ops.While) -> bool:

@@ -96,8 +96,8 @@ def _run_unless(frame: Frame, stopped: Number, rest: Sequence[ast.stmt], loc: Lo
 def define_partials(frame: Frame) -> None:
     """Give variables that are undefined only on paths which exited their values, here where no exit was taken."""
     variables = frame.scope.variables
-    for name, held in [row for row in variables.items() if type(row[1]) is Partial]:
-        if held.is_set:
+    for name, held in variables.items():  # no name comes or goes meanwhile
+        if type(held) is Partial and held.is_set:
             frame.tracer.journal.assign(Location(variables, name, False), held.value)
 
 

@@ -146,6 +146,7 @@ class Tracer:
     waiting: list[tuple[int, int]] = field(default_factory=list)  # of callers' statements: from when to when they ran
     lacks_hosts: bool = False  # there was a meaning of inline assembly on other targets, and it was left out
     taken_as_known: set[Any] = field(default_factory=set)  # the numbers in variables that a loop may have to carry
+    sought: dict[tuple[int, int], Any] = field(default_factory=dict)  # by ids: classes with functions sought in them
     among_threads: dict[str, Loc] = field(default_factory=dict)  # the operations of `note_among_threads`
     hints: set[Loc] = field(default_factory=set)  # the `while` loops that were found to depend on run-time values
     grants: dict[tuple[Value, bool], Assigned] = field(default_factory=dict)
@@ -189,6 +190,11 @@ class Tracer:
         """Return the point from which code may have to be traced again."""
         lengths = len(self.printed), len(self.widened), len(self.exits)
         return Checkpoint(self.journal.mark(), lengths, len(self.facts.asked), self.unrolled_total)
+
+    def has_changed(self, start: Checkpoint) -> bool:
+        """Return whether the code since `start` did more than emit ops: it assigned, printed, or took something for granted."""
+        has_assigned = self.journal.changes(start.journal) or self.journal.restructured_since(start.journal)
+        return bool(has_assigned) or (len(self.printed), len(self.facts.asked)) != (start.lengths[0], start.asked)
 
     def forget(self, start: Checkpoint) -> None:
         """Forget what was printed, unrolled and left since `start`.
@@ -259,7 +265,8 @@ class Tracer:
     # -- budgets ------------------------------------------------------------------------------------------------
 
     def count_unrolled(self, loc: Loc) -> None:
-        self.expect_unrolled(1, loc)
+        if self.unrolled_total >= self.options.unroll_budget:
+            self.expect_unrolled(1, loc)
         self.unrolled_total += 1
         self.unrolled[loc.line] += 1
 

@@ -22,7 +22,7 @@ from stagekit.ir.core import Block, Op, Value
 from stagekit.ir.intrinsic import Intrinsic
 from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
 from stagekit.ir.types import BOOL, INDEX, Scalar, Space, Type, Vector, of_dtype
-from stagekit.ir.typing import infer
+from stagekit.ir.typing import RULES, infer
 
 LOOK_BACK = 256  # so many ops of a block are searched for the one that defines a value
 
@@ -103,14 +103,22 @@ class Builder:
             block = block.outer
         return None
 
+    def copy(self, block: Block, args: Sequence[Value]) -> tuple[Value, ...]:
+        """Append a copy of the ops of `block`, with `args` for its parameters; return what it yields."""
+        *copied, end = block.copied(dict(zip(block.params, args, strict=True))).ops
+        self.current.ops += copied
+        self.op_count += len(copied)
+        return end.operands()
+
     def _one(self, cls: type[Op], fields: dict[str, Any], name: str = "") -> Value:
         """Append the op with these fields and return its only result, which has the type of the typing rule."""
         fields["loc"] = self.loc
         op = cls.with_fields(fields)
-        (type_,) = infer(op)
+        (type_,) = RULES[cls](op)
         result = Value(type_, name)
         fields["results"] = (result,)
-        self.append(op)
+        self.current.ops.append(op)  # as `append` does
+        self.op_count += 1
         return result
 
     def _many(self, cls: type[Op], fields: dict[str, Any], names: Sequence[str] = ()) -> tuple[Value, ...]:

@@ -15,6 +15,7 @@ dominates; values and ops compare by identity. every op has a place, `loc`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -80,12 +81,32 @@ def body() -> Any:
     return field(metadata={"kind": "body"})
 
 
-@frozen(eq=False)
+@frozen(eq=False, slots=False)
 class Block:
     """A list of ops without branches, with parameters; the last op is a terminator (`is_terminator`)."""
 
     params: tuple[Value, ...]
     ops: tuple[Op, ...]
+
+    @functools.cached_property
+    def every_op(self) -> Sequence[Op]:
+        """Every op in it, outer before inner, in program order."""
+        found: list[Op] = []
+        opened = [iter(self.ops)]
+        while opened:
+            for each in opened[-1]:
+                found.append(each)
+                if each.BODY_FIELDS:
+                    opened.extend(iter(nested.ops) for nested in reversed(each.bodies()))
+                    break
+            else:
+                opened.pop()
+        return found
+
+    def copied(self, mapping: dict[Value, Value]) -> Block:
+        """Return a copy that defines values of its own. mapping: what stands for other values in it; the new ones are added."""
+        params = tuple([mapping.setdefault(v, Value(v.type, v.name)) for v in self.params])
+        return Block(params, tuple([op.copied(mapping) for op in self.ops]))
 
 
 @dataclass(init=False, repr=False, eq=False, kw_only=True)
@@ -157,6 +178,15 @@ class Op:
         if all(new is getattr(self, name) for name, new in zip(names, bodies, strict=True)):
             return self
         return self.replace(**dict(zip(names, bodies, strict=True)))
+
+    def copied(self, mapping: dict[Value, Value]) -> Op:
+        """Return a copy that defines values of its own; see `Block.copied`."""
+        op = self.with_operands(mapping)
+        if op.BODY_FIELDS:
+            op = op.with_bodies([body.copied(mapping) for body in op.bodies()])
+        results = tuple([Value(v.type, v.name) for v in op.results])
+        mapping.update(zip(op.results, results))
+        return op.replace(results=results)
 
     def replace(self, **fields: Any) -> Op:
         """Return a copy with some fields changed. (`dataclasses.replace` takes ten times as long.)"""
@@ -241,19 +271,9 @@ class Function:
         return dict(self.attributes).get(key, default)
 
 
-def walk(block: Block) -> list[Op]:
+def walk(block: Block) -> Sequence[Op]:
     """Return every op under `block`, outer before inner, in program order."""
-    found: list[Op] = []
-    opened = [iter(block.ops)]
-    while opened:
-        for each in opened[-1]:
-            found.append(each)
-            if each.BODY_FIELDS:
-                opened.extend(iter(nested.ops) for nested in reversed(each.bodies()))
-                break
-        else:
-            opened.pop()
-    return found
+    return block.every_op
 
 
 def nesting(block: Block) -> int:

@@ -97,10 +97,15 @@ _DECIDERS: Mapping[type[Op], Callable[[Any], tuple[Value, ...]]] = {
 # -- against the flow -------------------------------------------------------------------------------------------------
 
 
-def sources(block: Block, flow: Callable[[Op], Iterable[Edge]] = copies) -> Sources:
-    """Return, for each value, those from which the edges that `flow` gives of the ops under `block` lead to it."""
+def sources(block: Block, flow: Callable[[Op], Iterable[Edge]] | None = None) -> Sources:
+    """Return, for each value, those from which the edges that `flow` gives of the ops under `block` lead to it.
+
+    flow: `copies` if left out.
+    """
     found: dict[Value, list[Value]] = {}
-    for source, target in itertools.chain.from_iterable(map(flow, walk(block))):
+    every = walk(block)
+    given = map(flow, every) if flow else [_COPIES[type(op)](op) for op in every if type(op) in _COPIES]
+    for source, target in itertools.chain.from_iterable(given):
         found.setdefault(target, []).append(source)
     return found
 

@@ -10,6 +10,7 @@ Control flow is structured: `If`, `For` and `While` carry values through `Yield`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -194,6 +195,15 @@ class Offset(Op):
     pointer: Value = operand()
     index: Value = operand()
     indexed: Indexed | None = None
+
+    def with_operands(self, mapping: Mapping[Value, Value]) -> Op:
+        """Return the op with operands replaced, and the values that say how it was written."""
+        op = super().with_operands(mapping)
+        if self.indexed is None:
+            return op
+        parts: Any = self.indexed[1:]
+        named = Indexed(self.indexed.array, *(tuple([mapping.get(v, v) for v in part]) for part in parts))
+        return op if named == self.indexed else op.replace(indexed=named)
 
 
 @op("load", effects=frozenset({Effect.READ}))

@@ -19,7 +19,7 @@ from typing import Any
 
 from stagekit.diagnostics import UNKNOWN
 from stagekit.ir.builder import Builder
-from stagekit.ir.core import Block, Function, Op, Value
+from stagekit.ir.core import Block, Function, Op, Value, walk
 
 Rule = Callable[[Any, Builder], Sequence[Value] | None]
 
@@ -33,6 +33,8 @@ class Rewriter:
         self.mapping: dict[Value, Value] = {}
 
     def run(self, fn: Function) -> Function:
+        if self.rules and self.rules.keys().isdisjoint(map(type, walk(fn.body))):
+            return fn
         rewritten = self.block(fn.body)
         return fn if rewritten is fn.body else dataclasses.replace(fn, body=rewritten)
 
@@ -45,11 +47,14 @@ class Rewriter:
 
     def ops(self, ops: Iterable[Op]) -> None:
         """Rewrite `ops` into the block under construction."""
+        rules, mapping, done = self.rules, self.mapping, self.builder.current.ops
         for each in ops:
             if each.BODY_FIELDS:
                 self.op(each)
-            else:
+            elif mapping or type(each) in rules:
                 self.simple(each)
+            else:
+                done.append(each)
 
     def op(self, op: Op) -> None:
         """Rewrite an op that may have bodies, and those first."""

@@ -38,7 +38,7 @@ Rule = Callable[..., tuple[Type, ...]]
 
 def infer(op: Op) -> tuple[Type, ...]:
     """Return the result types of `op`, which its operands decide; `Constant`, `Cast`, `Bitcast` and `asm` state theirs."""
-    return _RULES[type(op)](op)
+    return RULES[type(op)](op)
 
 
 def is_elementwise(op: Op) -> bool:
@@ -328,7 +328,13 @@ _ELEMENTWISE: dict[type[Op], tuple[Any, ...]] = {
 }
 """Per op that may be done to vectors, the rule for scalars and what it is given: the kind of the op, types of values."""
 
-_RULES: dict[type[Op], Rule] = {
+KINDS: dict[type[Op], Callable[[Any], Any]] = {
+    cls: operator.attrgetter("mnemonic", *cls.ATTRIBUTE_FIELDS, *(f"{name}.type" for name, _ in cls.OPERAND_FIELDS))
+    for cls in _ELEMENTWISE
+}
+"""Per such op, what decides what its results must be: its attributes and the types of its operands. Many ops agree in it."""
+
+RULES: dict[type[Op], Rule] = {
     ops.Constant: _constant,
     **{cls: _by_lanes(cls, *row) for cls, row in _ELEMENTWISE.items()},
     ops.IntrinsicOp: _intrinsic,

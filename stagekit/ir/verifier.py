@@ -25,7 +25,7 @@ from stagekit.ir import ops
 from stagekit.ir.core import OP_CLASSES, Block, Function, Op, Value
 from stagekit.ir.printer import print_function
 from stagekit.ir.semantics import round_to
-from stagekit.ir.typing import IrError, infer, listed, types_of
+from stagekit.ir.typing import KINDS, IrError, infer, listed, types_of
 
 Legal = Callable[[Op], str | None]
 """A function that returns why an op may not stand here, or None."""
@@ -55,6 +55,9 @@ class _Verifier:
         self.visible: set[Value] = set()
         self.defined: set[Value] = set()
         self.placed: set[Op] = set()
+        self.accepted: set[Any] = (
+            set()
+        )  # the kinds of ops, by `typing.KINDS`, that keep the rules, and the ops without one
 
     def run(self) -> None:
         self.block(self.fn.body, None)
@@ -84,6 +87,20 @@ class _Verifier:
         if op.BODY_FIELDS:
             for nested in op.bodies():
                 self.block(nested, op)
+        kind_of = KINDS.get(type(op))
+        kind = (kind_of(op), types_of(op.results)) if kind_of else op
+        if kind not in self.accepted:
+            self.rules(op)
+            self.accepted.add(kind)
+        if op.results:
+            self.define(op.results, op)
+        elif op in self.placed:  # results that are defined twice give the other ops away
+            self.fail("one op object stands in two places", op)
+        else:
+            self.placed.add(op)
+
+    def rules(self, op: Op) -> None:
+        """Check the types of `op`, and what else is asked of its kind."""
         try:
             expected = infer(op)
         except IrError as error:
@@ -96,12 +113,6 @@ class _Verifier:
             self.fail(objection, op)
         if self.legal and (objection := self.legal(op)):
             self.fail(objection, op)
-        if op.results:
-            self.define(op.results, op)
-        elif op in self.placed:  # results that are defined twice give the other ops away
-            self.fail("one op object stands in two places", op)
-        else:
-            self.placed.add(op)
 
     def define(self, values: tuple[Value, ...], op: Op | None) -> None:
         for value in values:

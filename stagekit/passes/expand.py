@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from stagekit.diagnostics import UNKNOWN, Diagnostic, StagekitError
 from stagekit.ir import Builder, Expand, Function, Lowering, Op, Scalar, Type, Unsupported, Value, Vector
-from stagekit.ir.ops import Constant, Indexed, InlineAsm, IntrinsicOp, Offset
+from stagekit.ir.ops import Constant, InlineAsm, IntrinsicOp
 from stagekit.ir.rewriter import Rewriter
 from stagekit.ir.typing import is_elementwise, types_of
 from stagekit.passes import PassContext
@@ -47,7 +47,7 @@ def illegal(op: Op, context: PassContext) -> str | None:
 
 class _Expander(Rewriter):
     def __init__(self, context: PassContext) -> None:
-        super().__init__({IntrinsicOp: self.intrinsic, InlineAsm: self.asm, Offset: self.offset})
+        super().__init__({IntrinsicOp: self.intrinsic, InlineAsm: self.asm})
         self.context = context
         self.is_cuda = context.target == "cuda"
 
@@ -55,13 +55,6 @@ class _Expander(Rewriter):
         # On cuda the `host` of asm is not expanded: it may contain what cuda refuses.
         is_meant_elsewhere = self.is_cuda and isinstance(op, InlineAsm) and op.host is not None
         super().op(op.replace(host=None) if is_meant_elsewhere else op)
-
-    def offset(self, op: Offset, builder: Builder) -> tuple[Value, ...] | None:
-        """Let what is said of an index name the values that there are now."""
-        if op.indexed is None or not self.mapping:
-            return None
-        parts: Any = op.indexed[1:]
-        return builder.append(op.replace(indexed=Indexed(op.indexed.array, *map(self.values, parts))))
 
     def intrinsic(self, op: IntrinsicOp, builder: Builder) -> tuple[Value, ...] | None:
         found = lowering(op, self.context)

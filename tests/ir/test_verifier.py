@@ -12,7 +12,7 @@ from stagekit.dtypes import bfloat16, bool_, float8_e4m3fn, float16, float32, in
 from stagekit.intrinsics import by_name
 from stagekit.ir import INDEX, BinaryKind, Block, Builder, Function, Op, Scalar, Value, ops
 from stagekit.ir.core import OP_CLASSES
-from stagekit.ir.typing import _RULES as TYPING_RULES
+from stagekit.ir.typing import RULES as TYPING_RULES
 from stagekit.ir.verifier import VerifyError, verify
 from tools.ir_parser import parse_function
 

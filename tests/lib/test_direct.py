@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from typing import Any
 
@@ -102,3 +103,83 @@ def test_typed_numbers_of_compile_time_keep_their_arithmetic() -> None:
     kernel[1](dst)
 
     assert (dst == 127).all()
+
+
+def test_a_function_given_to_a_scan_is_interpreted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up = []
+    trace_name = EVALUATORS[ast.Name]
+    monkeypatch.setitem(EVALUATORS, ast.Name, lambda frame, node: looked_up.append(node.id) or trace_name(frame, node))
+
+    @sk.jit
+    def kernel(src: ANY, dst: ANY):
+        def combine(earlier, later):
+            if later > 0:
+                return earlier * later
+            return earlier
+
+        tid = sk.arange(0, 2048)
+        sk.store(dst + tid, sk.scan(sk.load(src + tid), combine))
+
+    kernel.specialize().trace()
+
+    assert looked_up.count("earlier") == 2
+
+
+@pytest.mark.parametrize("prints", [False, True])
+def test_a_function_that_does_more_than_compute_is_interpreted_at_each_call(
+    prints: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @sk.jit
+    def kernel(src: ANY, dst: ANY, PRINTS: sk.constexpr):
+        calls = []
+
+        def combine(a, b):
+            if PRINTS:
+                sk.static_print("called")
+            else:
+                calls.append(a)
+            return a + b
+
+        t = sk.cuda.thread_idx("x")
+        dst[t] = sk.warp_reduce(src[t], combine) + len(calls)
+
+    src, dst = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
+
+    kernel.specialize(PRINTS=prints)[1, 32](src, dst)
+
+    calls = capsys.readouterr().out.count("called") if prints else int(dst[0] - src.sum())
+    assert (calls, len(set(dst))) == (5, 1)  # 32 lanes in 5 steps
+
+
+def test_a_copied_function_tells_its_arguments_from_what_it_captures() -> None:
+    """Each element of `full` is the very number that the function captures."""
+
+    @sk.jit
+    def kernel(dst: ANY, start: sk.float32):
+        tid = sk.arange(0, 64)
+        sk.store(dst + tid, sk.scan(sk.full(64, start, sk.float32), lambda a, b: a + b + start))
+
+    dst = np.zeros(64, np.float32)
+
+    kernel[1](dst, 1.0)
+
+    assert (dst == 1 + 2 * np.arange(64)).all()
+
+
+def test_a_copied_loop_has_values_of_its_own() -> None:
+    @sk.jit
+    def kernel(src: sk.Tensor((None,), sk.int32), one: sk.Tensor((1,), sk.int32), dst: sk.Tensor((None,), sk.int32)):
+        def add(a, b):
+            for i in range(b):
+                a += one[i - i]
+            return a
+
+        tid = sk.arange(0, 100)
+        sk.store(dst + tid, sk.scan(sk.load(src + tid), add))
+
+    src, dst = np.arange(100, dtype=np.int32) % 3, np.zeros(100, np.int32)
+
+    with sk.sanitize():
+        kernel[1](src, np.ones(1, np.int32), dst)
+
+    assert (dst == np.cumsum(src)).all()
