@@ -32,7 +32,7 @@ rows there are, how long they are, and how far apart, is known at run time only.
 | `rope` | pairs of a head turned by angles, or back | a program for each 1024 pairs of a token |
 | `dropout` | elements dropped by seed and place | elementwise; Philox |
 | `adamw` | a step of AdamW in place, bfloat16 rounded at random | elementwise; Philox |
-| `quantize`, `dequantize` | int8 or float8 with a scale for each group, and back | a program for each group |
+| `quantize`, `dequantize` | int8 or float8 with a scale for each group, and back | a program for 1024 elements or a group |
 | `embedding`, `embedding_backward` | rows of a table by number; adds rows to a table | a program for each number; atomics |
 
 Rows: a program for each row. One of up to 32,768 elements is one tile, a power of two, and is read once; a longer one passes

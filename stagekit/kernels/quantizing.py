@@ -1,4 +1,8 @@
-"""Numbers of 8 bits with a scale for each group of neighbours in a row: int8 and float8, and back. One program for each group."""
+"""Numbers of 8 bits with a scale for each group of neighbours in a row: int8 and float8, and back.
+
+A program takes several groups of a row, a tile with a row for each: 1024 elements or one group, whichever is more. Memory is read
+and written as one piece of the row.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,17 @@ LARGEST: dict[Any, float] = {
 }  # what the largest of a group becomes
 
 
+PIECE = 1024  # elements of a program, where groups are shorter
+
+
+def groups_of_a_program(group: int) -> int:
+    """Return how many groups of this length a program takes."""
+    return max(1, PIECE // group)
+
+
 @factory
-def quantize_kernel(dtype: Dtype, to: Dtype, GROUP: int) -> sk.JitFunction:
-    """Return the kernel `k[rows, groups of a row](x, out, scales)`; scales is (rows, groups), float32."""
+def quantize_kernel(dtype: Dtype, to: Dtype, GROUP: int, GROUPS: int) -> sk.JitFunction:
+    """Return the kernel `k[rows, pieces of a row](x, out, scales)`, of GROUPS groups a piece. scales: (rows, groups), float32."""
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
     Out = Annotated[sk.Array, sk.Tensor((rows, columns), to, strides=(None, 1))]
@@ -25,14 +37,14 @@ def quantize_kernel(dtype: Dtype, to: Dtype, GROUP: int) -> sk.JitFunction:
 
     @sk.jit
     def quantize(x: Rows, out: Out, scales: Scales) -> None:
-        row, group = sk.program_id(0), sk.program_id(1)
-        i = group * GROUP + sk.arange(0, GROUP)
-        v = sk.load(x[row] + i, mask=i < columns).to(sk.float32)
-        scale = sk.reduce_max(abs(v)) / largest
-        scales[row, group] = scale
-        q = v / (scale if scale > 0 else 1)
+        row, first = sk.program_id(0), sk.program_id(1) * GROUPS
+        i, group = first * GROUP + sk.arange(0, GROUPS * GROUP), first + sk.arange(0, GROUPS)
+        v = sk.load(x[row] + i, mask=i < columns).to(sk.float32).reshape((GROUPS, GROUP))
+        scale = sk.reduce_max(abs(v), axis=1) / largest
+        sk.store(scales[row] + group, scale, mask=group < scales.shape[1])
+        q = v / sk.where(scale > 0, scale, 1)[:, None]
         q = sk.minimum(sk.maximum(sk.rint(q) if to is sk.int8 else q, -largest), largest)
-        sk.store(out[row] + i, q, mask=i < columns)
+        sk.store(out[row] + i, q.reshape((GROUPS * GROUP,)), mask=i < columns)
 
     return quantize
 
@@ -51,13 +63,15 @@ def quantize(x: Any, dtype: Dtype = sk.int8, *, group: int = 128, out: Any = Non
     groups = sk.cdiv(columns, group)
     out = empty(x, tuple(x.shape), dtype) if out is None else out
     scales = empty(x, (rows, groups), sk.float32)
-    quantize_kernel(float_dtype_of(x), dtype, group)[rows, groups](source, as_rows(out), scales)
+    each = groups_of_a_program(group)
+    kernel = quantize_kernel(float_dtype_of(x), dtype, group, each)
+    kernel[rows, sk.cdiv(groups, each)](source, as_rows(out), scales)
     return out, scales if len(x.shape) == 2 else scales.reshape((*x.shape[:-1], groups))
 
 
 @factory
-def dequantize_kernel(dtype: Dtype, to: Dtype, GROUP: int) -> sk.JitFunction:
-    """Return the kernel `k[rows, groups of a row](q, scales, out)`."""
+def dequantize_kernel(dtype: Dtype, to: Dtype, GROUP: int, GROUPS: int) -> sk.JitFunction:
+    """Return the kernel `k[rows, pieces of a row](q, scales, out)` for pieces of GROUPS groups."""
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
     Out = Annotated[sk.Array, sk.Tensor((rows, columns), to, strides=(None, 1))]
@@ -65,10 +79,11 @@ def dequantize_kernel(dtype: Dtype, to: Dtype, GROUP: int) -> sk.JitFunction:
 
     @sk.jit
     def dequantize(q: Rows, scales: Scales, out: Out) -> None:
-        row, group = sk.program_id(0), sk.program_id(1)
-        i = group * GROUP + sk.arange(0, GROUP)
-        v = sk.load(q[row] + i, mask=i < columns).to(sk.float32)
-        sk.store(out[row] + i, v * scales[row, group], mask=i < columns)
+        row, first = sk.program_id(0), sk.program_id(1) * GROUPS
+        i, group = first * GROUP + sk.arange(0, GROUPS * GROUP), first + sk.arange(0, GROUPS)
+        v = sk.load(q[row] + i, mask=i < columns).to(sk.float32).reshape((GROUPS, GROUP))
+        v *= sk.load(scales[row] + group, mask=group < scales.shape[1])[:, None]
+        sk.store(out[row] + i, v.reshape((GROUPS * GROUP,)), mask=i < columns)
 
     return dequantize
 
@@ -78,6 +93,7 @@ def dequantize(q: Any, scales: Any, dtype: Dtype = sk.float32, *, group: int = 1
     source = as_rows(q)
     rows, columns = source.shape
     out = empty(q, tuple(q.shape), dtype) if out is None else out
-    grid = rows, sk.cdiv(columns, group)
-    dequantize_kernel(dtype_of(q), dtype_of(out), group)[grid](source, as_rows(scales), as_rows(out))
+    each = groups_of_a_program(group)
+    kernel = dequantize_kernel(dtype_of(q), dtype_of(out), group, each)
+    kernel[rows, sk.cdiv(columns, each * group)](source, as_rows(scales), as_rows(out))
     return out

@@ -56,20 +56,19 @@ SPECIALISED = {
         {"D": VECTOR, "D_gradient": VECTOR, "z": SEQUENCES, "z_gradient": SEQUENCES},
     ),
     "embedding_backward": (kernels.embedding_backward_kernel(BF16, sk.int64, F32, 4096), {}),
-    "quantize": (kernels.quantize_kernel(BF16, sk.float8_e4m3fn, 128), {}),
+    "quantize": (kernels.quantize_kernel(BF16, sk.float8_e4m3fn, 128, 8), {}),
     "adamw": (kernels.adamw_kernel(BF16, BF16, F32, 1, True, 1024), {}),
 }
 
 
 @pytest.mark.parametrize("name", SPECIALISED)
 def test_memory_is_moved_by_16_bytes_and_everything_else_stays_in_registers(name: str) -> None:
-    """A group that is quantised has one element for each thread."""
     kernel, types = SPECIALISED[name]
     specialised = force_entry(kernel.specialize(**types), "quick")
     resources = specialised.report().resources
 
     assert (resources.spill_store_bytes, resources.spill_load_bytes, resources.stack_bytes) == (0, 0, 0)
-    assert (".v4" in str(specialised.compile("cuda", capability=90).stages["ptx"])) == (name != "quantize")
+    assert ".v4" in str(specialised.compile("cuda", capability=90).stages["ptx"])
 
 
 def test_arrays_of_torch_are_taken_and_made() -> None:
