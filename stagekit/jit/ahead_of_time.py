@@ -126,20 +126,14 @@ def compile_all(
 def _error_of(
     kernel: Specialization, target: str, capability: int | None, block: int | tuple[int, ...] | None
 ) -> StagekitError | None:
-    """Compile a kernel; return the error where that fails. block: for a kernel that fixes none."""
+    """Compile all entries of a kernel; return the error where that fails. block: for a kernel that fixes none."""
     try:
-        _compile_every_entry(kernel, target, capability, block)
+        axes = check_compile(target, capability, block)
+        for variant in kernel.every_entry(target):
+            variant.artifact(target, capability, None if variant.traced.block else axes)
     except StagekitError as error:
         return error
     return None
-
-
-def _compile_every_entry(
-    kernel: Specialization, target: str, capability: int | None, block: int | tuple[int, ...] | None
-) -> None:
-    axes = check_compile(target, capability, block)
-    for variant in kernel.every_entry(target):
-        variant.artifact(target, capability, None if variant.traced.block else axes)
 
 
 def _compile_in(

@@ -8,7 +8,7 @@ import functools
 import sys
 import time
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from stagekit import config
@@ -85,7 +85,7 @@ class Specialization(Launchable):
 
     def summary(self) -> dict[str, str]:
         """Return what a notebook shows, also what the kernel is compiled for."""
-        variants = dict.fromkeys(self._variants.values())
+        variants = self._distinct_variants()
         compiled = [f"{each.traced.signature}: {text}" for each in variants for text in each.compiled_for]
         return {**super().summary(), "compiled": "\n".join(compiled)}
 
@@ -255,13 +255,17 @@ class Specialization(Launchable):
                 f"stagekit failed on `{self.name}` ({type(error).__name__}: {error}); please report it"
             ) from error
 
+    def _distinct_variants(self) -> Iterable[Variant]:
+        """Return the variants, each once: several targets may share one."""
+        return dict.fromkeys(self._variants.values())
+
     def changes(self) -> list[str]:
         """Describe what was read outside the kernel and has changed since."""
-        return [change for v in self._variants.values() for change in v.traced.captures.changes()]
+        return [change for v in self._distinct_variants() for change in v.traced.captures.changes()]
 
     def is_current(self) -> bool:
         """Return whether everything that the traced variants read outside the kernel is as it was."""
-        return all(v.traced.captures.is_current() for v in self._variants.values())
+        return all(v.traced.captures.is_current() for v in self._distinct_variants())
 
     # -- launching ----------------------------------------------------------------------------------------------
 
