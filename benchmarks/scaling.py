@@ -12,7 +12,8 @@ comes a pause, in which the threads of the system before fall asleep. --seconds:
     ratio        OpenMP's time by ours; above 1 ours is faster
 
 Handing over: as many blocks as threads, each of which computes for a while, against one block and one thread; what a launch takes
-longer, in launches that follow each other and after a pause.
+longer, in launches that follow each other and after a pause: median, worst tenth, and what the block takes. libgomp's threads
+look for work for some milliseconds; with `OMP_WAIT_POLICY=passive` in the environment they sleep at once.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from machine import describe
 import stagekit as sk
 
 PAUSE_SECONDS = 0.005
+PAUSES = (0.0, 0.002, 0.05)  # seconds before a launch whose handing over is timed
+BUSY_STEPS = 20_000  # some 50 µs
 EPSILON = 1e-3  # of the n-body: keeps bodies apart
 RATE, VOLATILITY = 0.02, 0.30
 
@@ -61,6 +64,13 @@ void mandelbrot(long width, long height, long limit, int *restrict out) {
             zr = t;
         }
         out[r * width + c] = k;
+    }
+}
+void busy(float *restrict out, long blocks, long steps) {
+    EACH for (long b = 0; b < blocks; b++) {
+        float x = 1;
+        for (long i = 0; i < steps; i++) x = x * 0.999f + 1.0f;
+        out[b] = x;
     }
 }
 void softmax(long rows, long n, const float *restrict from, float *restrict to) {
@@ -339,36 +349,42 @@ def show(name: str, found: dict[str, dict[int, float]], counts: list[int]) -> No
     sys.stdout.flush()
 
 
-def handing_over(counts: list[int], rounds: int = 300) -> dict[str, dict[str, float]]:
-    """Return by number of threads what a launch takes longer than a block by itself, in µs: median and the worst tenth."""
-    out = np.zeros(32 * max(counts), np.float32)
-    found = {}
-    for count in counts:
-        calls = {}
-        for blocks in {1, count}:
-            calls[blocks] = cpu.Launch(busy, (blocks, 32), out[: 32 * blocks], 20_000).bound()
-        times: dict[tuple[int, float], list[float]] = {}
-        for pause in (0.0, 0.002, 0.05):
-            for _ in range(rounds if not pause else rounds // 10):
-                for blocks, call in calls.items():
-                    set_threads(blocks)
-                    call()  # counts the threads
-                    time.sleep(pause)
-                    taken = [seconds_of(call) * 1e6 for _ in range(1 if pause else 5)]
-                    times.setdefault((blocks, pause), []).extend(taken)
-        row = {}
-        for pause in (0.0, 0.002, 0.05):
-            alone = float(np.median(times[1, pause]))
-            median, tenth = np.percentile(times[count, pause], (50, 90)) - alone
-            row[f"pause {pause * 1e3:g} ms"] = [round(float(each), 1) for each in (median, tenth, alone)]
-        found[str(count)] = row
-        sys.stdout.write(
-            f"{count:>8} threads: "
-            + ", ".join(f"{k}: {v[0]:.1f} µs (90 %: {v[1]:.1f}, of {v[2]:.0f})" for k, v in row.items())
-            + "\n"
-        )
-        sys.stdout.flush()
+def handing_over(counts: list[int], rounds: int = 300) -> dict[str, dict[str, list[float]]]:
+    """Return by system, number of threads and pause what a launch of a block for each thread takes longer than a block by itself,
+    in µs: the median, the worst tenth, and what the block takes.
+    """
+    out, found = np.zeros(32 * max(counts), np.float32), {}
+    for system in ("stagekit", *(["OpenMP"] if LIBRARIES else [])):
+        for count in counts:
+            calls = {blocks: busy_call(system, blocks, out) for blocks in {1, count}}
+            row = {}
+            for pause in PAUSES:
+                times = busy_times(calls, pause, rounds if not pause else rounds // 10)
+                median, tenth = np.percentile(times[count], (50, 90)) - np.median(times[1])
+                row[f"{pause * 1e3:g} ms"] = [round(float(each), 1) for each in (median, tenth, np.median(times[1]))]
+            found[f"{system} {count}"] = row
+            cells = "".join(f"{median:9.1f} ({tenth:6.1f}, of {alone:3.0f})" for median, tenth, alone in row.values())
+            sys.stdout.write(f"{system:12}{count:>8}{cells}\n")
+            sys.stdout.flush()
     return found
+
+
+def busy_call(system: str, blocks: int, out: Any) -> Callable[[], Any]:
+    if system == "stagekit":
+        return cpu.Launch(busy, (blocks, 32), out[: 32 * blocks], BUSY_STEPS).bound()
+    return cpu.CCall(LIBRARIES[system].busy, (out, blocks, BUSY_STEPS))
+
+
+def busy_times(calls: dict[int, Callable[[], Any]], pause: float, rounds: int) -> dict[int, list[float]]:
+    """Return µs by number of blocks, which is that of threads. Without a pause five calls follow each other."""
+    times: dict[int, list[float]] = {blocks: [] for blocks in calls}
+    for _ in range(rounds):
+        for blocks, call in calls.items():
+            set_threads(blocks)
+            call()  # counts the threads
+            time.sleep(pause)
+            times[blocks] += [seconds_of(call) * 1e6 for _ in range(1 if pause else 5)]
+    return times
 
 
 LIBRARIES, NUMBA = compiled(), numba_loops()
@@ -377,16 +393,20 @@ LIBRARIES, NUMBA = compiled(), numba_loops()
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2, 4, 8, 16])
-    parser.add_argument("--only", help=f"comma separated, of {', '.join(CASES)}")
+    parser.add_argument("--only", help=f"comma separated, of {', '.join(CASES)}; empty: handing over alone")
     parser.add_argument("--seconds", type=float, default=0.2)
     parser.add_argument("--small", action="store_true", help="smaller arrays")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    names = options.only.split(",") if options.only else list(CASES)
+    names = list(CASES) if options.only is None else options.only.split(",") if options.only else []
     if unknown := set(names) - set(CASES):
         parser.error(f"no case {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
     machine = describe("cpu")
-    sys.stdout.write(f"{machine}\n\nhanding over\n")
+    sys.stdout.write(
+        f"{machine}\n\n{'handing over, µs':12}{'threads':>8}"
+        + "".join(f"{f'pause {p * 1e3:g} ms':>26}" for p in PAUSES)
+    )
+    sys.stdout.write("\n")
     found: dict[str, Any] = {"machine": machine, "handing over": handing_over(options.threads), "ms": {}}
     heads = "".join(f"{system:>20}" for system in ("stagekit", *FLAGS, "Numba"))
     sys.stdout.write(f"\n{'ms':20}{'threads':>8}{heads}{'ratio':>9}\n")
