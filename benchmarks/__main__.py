@@ -1,8 +1,9 @@
 """All of it: launches, specialisations, memory, code for the CPU; tables to the terminal, figures and charts to a folder.
 
-python benchmarks [launch] [specialise] [memory] [cpu] [blocks] [--target cpu|cuda] [--folder FOLDER]
+python benchmarks [launch] [specialise] [memory] [cpu] [blocks] [blocks_cpu] [scaling] [--target cpu|cuda] [--folder FOLDER]
 
-blocks, which needs a GPU, torch and Triton, runs where it is named.
+What runs only where it is named: blocks, which needs a GPU, torch and Triton; blocks_cpu, which needs torch; scaling, which needs
+gcc and cores that do nothing else.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 UNNAMED = ("launch", "specialise", "memory", "cpu")  # parts that run if none is named
-PARTS = (*UNNAMED, "blocks")
+PARTS = (*UNNAMED, "blocks", "blocks_cpu", "scaling")
 WITH_CHART = ("launch", "specialise", "cpu")
-OF_ONE_TARGET = ("cpu", "blocks")
+OF_ONE_TARGET = ("cpu", "blocks", "blocks_cpu", "scaling")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python benchmarks", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all but blocks if none is named")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; {', '.join(UNNAMED)} if none is named"
+    )
     parser.add_argument("--target", choices=("cpu", "cuda"), help="left out: cuda where there is a GPU")
     parser.add_argument("--folder", type=Path, help="where to put NAME-TARGET.json and .svg")
     options = parser.parse_args()

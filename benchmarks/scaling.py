@@ -1,6 +1,6 @@
 """How launches on the CPU fall with threads, beside gcc's OpenMP and Numba's prange; and what handing a launch over costs.
 
-    python benchmarks/scaling.py [--threads 1 2 4 8 16] [--only saxpy,n-body] [--seconds 0.2] [--small] [--json FILE]
+    python benchmarks/scaling.py [--threads 1 2 4 8 16] [--only saxpy,n-body] [--seconds 0.2] [--rounds 300] [--json FILE]
 
 Milliseconds by the clock on the wall: of each of two turns of a system the median, and of these the better one. Before a turn
 comes a pause, in which the threads of the system before fall asleep. --seconds: for how long each is timed. Columns:
@@ -349,7 +349,7 @@ def show(name: str, found: dict[str, dict[int, float]], counts: list[int]) -> No
     sys.stdout.flush()
 
 
-def handing_over(counts: list[int], rounds: int = 300) -> dict[str, dict[str, list[float]]]:
+def handing_over(counts: list[int], rounds: int) -> dict[str, dict[str, list[float]]]:
     """Return by system, number of threads and pause what a launch of a block for each thread takes longer than a block by itself,
     in µs: the median, the worst tenth, and what the block takes.
     """
@@ -359,7 +359,7 @@ def handing_over(counts: list[int], rounds: int = 300) -> dict[str, dict[str, li
             calls = {blocks: busy_call(system, blocks, out) for blocks in {1, count}}
             row = {}
             for pause in PAUSES:
-                times = busy_times(calls, pause, rounds if not pause else rounds // 10)
+                times = busy_times(calls, pause, rounds if not pause else max(1, rounds // 10))
                 median, tenth = np.percentile(times[count], (50, 90)) - np.median(times[1])
                 row[f"{pause * 1e3:g} ms"] = [round(float(each), 1) for each in (median, tenth, np.median(times[1]))]
             found[f"{system} {count}"] = row
@@ -395,6 +395,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     parser.add_argument("--only", help=f"comma separated, of {', '.join(CASES)}; empty: handing over alone")
     parser.add_argument("--seconds", type=float, default=0.2)
+    parser.add_argument("--rounds", type=int, default=300, help="of handing over")
     parser.add_argument("--small", action="store_true", help="smaller arrays")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -407,7 +408,11 @@ def main() -> None:
         + "".join(f"{f'pause {p * 1e3:g} ms':>26}" for p in PAUSES)
     )
     sys.stdout.write("\n")
-    found: dict[str, Any] = {"machine": machine, "handing over": handing_over(options.threads), "ms": {}}
+    found: dict[str, Any] = {
+        "machine": machine,
+        "handing over": handing_over(options.threads, options.rounds),
+        "ms": {},
+    }
     heads = "".join(f"{system:>20}" for system in ("stagekit", *FLAGS, "Numba"))
     sys.stdout.write(f"\n{'ms':20}{'threads':>8}{heads}{'ratio':>9}\n")
     for name in names:

@@ -16,6 +16,7 @@ COMMANDS = {
     "launch": ("--target", "cpu", "--rounds", "1"),
     "litmus": ("--target", "cpu", "--seconds", "0", "message"),
     "memory": ("--target", "cpu", "--many", "2", "--kept", "2"),
+    "scaling": ("--threads", "1", "2", "--only", "saxpy", "--small", "--seconds", "0", "--rounds", "2"),
     "specialise": ("--child", "stagekit", "--target", "cpu", "--rounds", "1"),
 }
 
