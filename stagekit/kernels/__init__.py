@@ -26,6 +26,8 @@ rows there are, how long they are, and how far apart, is known at run time only.
 | `topk` | the largest of the last axis, in order, and where they are | rows, sorted in tiles of up to 2,048 |
 | `column_sums` | of two axes | a program for 128 columns |
 | `cumsum` | of the last axis, or of one long array | rows; one pass of programs that look back at others |
+| `matmul` | epilogue(a @ b, *operands), any function of tiles | a program for each block; `sk.dot` |
+| `transpose` | a matrix with its axes exchanged | a program for each square of 64 |
 | `selective_scan` | h = exp(delta * A) * h + delta * u * B, y = C * h + D * u | a program for each sequence, scans of pairs |
 | `selective_scan_backward` | its gradients | a program for each sequence, scans to and fro |
 | `swiglu`, `swiglu_backward` | silu(gate) * up | elementwise |
@@ -49,6 +51,7 @@ from stagekit.kernels.gathering import (
     embedding_kernel,
 )
 from stagekit.kernels.losses import cross_entropy, cross_entropy_kernel
+from stagekit.kernels.matrices import matmul, matmul_kernel, transpose, transpose_kernel
 from stagekit.kernels.normalizing import (
     layernorm,
     layernorm_backward,
@@ -130,6 +133,8 @@ __all__ = [
     "layernorm",
     "layernorm_backward",
     "layernorm_kernel",
+    "matmul",
+    "matmul_kernel",
     "max",
     "norm_backward_kernel",
     "quantize",
@@ -154,4 +159,6 @@ __all__ = [
     "swiglu_backward_kernel",
     "topk",
     "topk_kernel",
+    "transpose",
+    "transpose_kernel",
 ]  # fmt: skip

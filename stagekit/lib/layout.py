@@ -93,6 +93,11 @@ class Layout:
         return self.registers[0].axis if self.width > 1 else len(self.shape) - 1
 
     @property
+    def fastest_axis(self) -> int:
+        """The axis along which a thread, or else the next one, has the neighbour of an element."""
+        return self.vector_axis if self.width > 1 or not self.lanes else self.lanes[0].axis
+
+    @property
     def offsets(self) -> list[Shape]:
         """For each register the index of its element in thread 0. In another thread it is further on by `first`."""
         return _offsets(self)

@@ -401,8 +401,7 @@ def _meeting(given: Sequence[Any]) -> tuple[Tile, list[Any]]:
     if all(each.layout is lead.layout or each.layout == lead.layout for each in tiles):
         return lead, list(given)
     layout = _meeting_layout(tiles)
-    placed = [each.at(layout) if isinstance(each, Tile) else each for each in given]
-    return next(each for each in placed if isinstance(each, Tile)), placed
+    return _placed(given, layout)
 
 
 def _meeting_layout(tiles: Sequence[Tile]) -> Layout:
@@ -605,10 +604,28 @@ def _in_memory(given: Sequence[Any]) -> tuple[Tile, list[Any]]:
         return _meeting(given)
     shape = common_shape(tiles)
     layout = layout_for(shape)
-    fastest = [axis + len(shape) - pointer.ndim for axis in range(pointer.ndim) if pointer.form.is_contiguous(axis)]
-    if fastest and fastest[-1] != len(shape) - 1:
-        width = width_for(shape, layout.threads, sk._vector_width(), fastest[-1])
-        layout = blocked(shape, layout.threads, width, fastest[-1])
+    axis = _axis_in_memory(pointer)
+    if axis is not None and axis != -1:
+        layout = _along(layout, axis + len(shape))
+    return _placed(given, layout)
+
+
+def _axis_in_memory(pointer: Tile) -> int | None:
+    """Return the axis, counted from the end, along which a tile of pointers is known to lie side by side; None for no such."""
+    if not isinstance(pointer.form, Ramp):
+        return None
+    found = [axis for axis in range(pointer.ndim) if pointer.form.is_contiguous(axis) and pointer.shape[axis] > 1]
+    return found[-1] - pointer.ndim if found else None
+
+
+def _along(layout: Layout, axis: int) -> Layout:
+    """Return the layout as memory has it where neighbours along an axis are neighbours there."""
+    width = width_for(layout.shape, layout.threads, sk._vector_width(), axis)
+    return blocked(layout.shape, layout.threads, width, axis)
+
+
+def _placed(given: Sequence[Any], layout: Layout) -> tuple[Tile, list[Any]]:
+    """Return operands, the tiles with this layout, and the first of these."""
     placed = [each.at(layout) if isinstance(each, Tile) else each for each in given]
     return next(each for each in placed if isinstance(each, Tile)), placed
 
@@ -632,6 +649,11 @@ def _store(_: Tile, pointer: Any, value: Any, mask: Any = None, **order: Any) ->
     if any(each.shape != pointer.shape for each in others):
         common_shape(others, pointer.shape)  # refuses what is no part of it
     lead, (pointer, value, mask) = _in_memory((pointer, value, mask))
+    axis = _axis_in_memory(pointer)
+    if (
+        axis is not None and lead.layout.fastest_axis != axis + lead.ndim
+    ):  # else each access would be of one element, far apart
+        lead, (pointer, value, mask) = _placed((pointer, value, mask), _along(lead.layout, axis + lead.ndim))
     layout, exists = lead.layout, lead.layout.owned()
     is_in_vectors = value.is_in_vectors if isinstance(value, Tile) else True
     if is_in_vectors and not order and (found := _vectors(layout, pointer, mask, exists)):
@@ -663,8 +685,7 @@ def _once(given: Sequence[Any]) -> tuple[Tile, list[Any]]:
     lead, given = _in_memory(given)
     if not lead.layout.has_copies:
         return lead, given
-    layout = layout_for(lead.shape)
-    return lead.at(layout), [each.at(layout) if isinstance(each, Tile) else each for each in given]
+    return _placed(given, layout_for(lead.shape))
 
 
 def _atomic_where(allowed: Traced | None, function: Any, args: list[Traced], order: dict[str, Any]) -> Traced:

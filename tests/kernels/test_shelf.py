@@ -35,6 +35,7 @@ ROWS = sk.Tensor((None, None), BF16, strides=(None, 1))
 PARTS, VECTOR = sk.Tensor((None, None), F32), sk.Tensor((None,), F32)
 WEIGHT = sk.Tensor((None,), BF16, strides=(1,))
 SEQUENCES = sk.Tensor((None, None, None), BF16, strides=(None, None, 1))
+UNUSED = dict.fromkeys("cdef")  # operands
 SPECIALISED = {
     "softmax": (kernels.softmax_kernel(BF16, 4096, True), {}),
     "softmax of tiles": (kernels.softmax_kernel(BF16, 4096, False), {}),
@@ -50,6 +51,12 @@ SPECIALISED = {
     "argmax": (kernels.argmax_kernel(BF16, 4096), {}),
     "topk": (kernels.topk_kernel(BF16, 8, 1024), {}),
     "cumsum": (kernels.cumsum_kernel(BF16, 4096), {}),
+    "matmul": (kernels.matmul_kernel(F32, BF16, ((None, 1),) * 2, None, (), (128, 128, 16, 256)), UNUSED),
+    "matmul of what is turned": (
+        kernels.matmul_kernel(BF16, F32, ((1, None),) * 2, None, (), (64, 64, 16, 128)),
+        UNUSED,
+    ),
+    "transpose": (kernels.transpose_kernel(BF16), {}),
     "selective_scan": (kernels.selective_scan_kernel(BF16, 16, 1024), {"D": VECTOR, "z": SEQUENCES}),
     "selective_scan_backward": (
         kernels.selective_scan_backward_kernel(BF16, 16, 1024),
@@ -108,6 +115,10 @@ REFUSED = {  # what no kernel is launched for: part of the error, and the call
     "axis is 0": lambda: kernels.sum(ROWS, axis=0),
     "probability is 1.0": lambda: kernels.dropout(ROWS, 1.0, 0),
     "probability is nan": lambda: kernels.dropout(ROWS, np.nan, 0),
+    "a has shape (3, 40) and b (40,)": lambda: kernels.matmul(ROWS, ROWS[0]),
+    "there is none": lambda: kernels.matmul(ROWS, ROWS.T, 2.0),
+    "takes 4 at most": lambda: kernels.matmul(ROWS, ROWS.T, *[1.0] * 5, epilogue=max),
+    "a matrix is needed": lambda: kernels.transpose(ROWS[0]),
     "x has shape (2, 1, 5)": lambda: kernels.rope(np.ones((2, 1, 5), np.float32), ROWS[:2, :2], ROWS[:2, :2]),
 }
 

@@ -1,0 +1,146 @@
+"""Matrices: their product, with what is to be done with it at the end, and their transposition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import stagekit as sk
+from stagekit.kernels.host import Dtype, dtype_of, empty, factory, float_dtype_of, is_array, require, settled
+
+MAX_OPERANDS = 4  # of an epilogue
+Kind = tuple[Dtype, int] | None  # of an operand: dtype and axes; None for a number
+Blocks = tuple[int, int, int, int]  # rows, columns and depth of what a program multiplies at once, and its threads
+
+# -- product --------------------------------------------------------------------------------------------------------------
+
+
+@sk.inline
+def operand_of(x: Any, row: Any, column: Any, M: int, N: int) -> Any:
+    """Return what goes with a block of the product: a block of x, a part of it if it has one axis, or x as a number."""
+    if not hasattr(x, "shape"):
+        return x
+    tile = sk.load(x.tile(column, N) if x.ndim == 1 else x.tile((row, column), (M, N)))
+    return tile.to(sk.float32) if tile.dtype.is_float and tile.dtype.bits < 32 else tile
+
+
+@factory
+def matmul_kernel(
+    dtype: Dtype,
+    out_dtype: Dtype,
+    strides: tuple[tuple[int | None, int | None], ...],
+    epilogue: Callable[..., Any] | None,
+    kinds: tuple[Kind, ...],
+    BLOCKS: Blocks,
+) -> sk.JitFunction:
+    """Return the kernel `k[blocks of rows, blocks of columns](a, b, out, *operands)`.
+
+    strides: of a and of b, 1 for the axis along which elements lie side by side. epilogue: of the block of the product in
+    float32, and of the operands, whose dtypes and axes are `kinds`.
+    """
+    m, n, k = sk.dynamic("m"), sk.dynamic("n"), sk.dynamic("k")
+    M, N, K, threads = BLOCKS
+    A = Annotated[sk.Array, sk.Tensor((m, k), dtype, strides[0])]
+    B = Annotated[sk.Array, sk.Tensor((k, n), dtype, strides[1])]
+    Out = Annotated[sk.Array, sk.Tensor((m, n), out_dtype, (None, 1))]
+    of = [
+        None if kind is None else sk.Tensor((m, n)[-kind[1] :], kind[0], (None, 1)[-kind[1] :])
+        for kind in (*kinds, *[None] * MAX_OPERANDS)[:MAX_OPERANDS]
+    ]
+    C = Annotated[Any, of[0]]
+    D = Annotated[Any, of[1]]
+    E = Annotated[Any, of[2]]
+    F = Annotated[Any, of[3]]
+
+    @sk.jit(threads=threads)
+    def matmul(a: A, b: B, out: Out, c: C = None, d: D = None, e: E = None, f: F = None) -> None:
+        row, column = sk.program_id(0) * M, sk.program_id(1) * N
+        total = sk.zeros((M, N), sk.float32)
+        x, y = sk.load(a.tile((row, 0), (M, K))), sk.load(b.tile((0, column), (K, N)))
+        for start in range(K, k + K, K):
+            later = sk.load(a.tile((row, start), (M, K))), sk.load(b.tile((start, column), (K, N)))
+            total = sk.dot(x, y, total)
+            x, y = later
+        if epilogue is not None:
+            total = epilogue(total, *[operand_of(each, row, column, M, N) for each in (c, d, e, f)[: len(kinds)]])
+        sk.store(out.tile((row, column), (M, N)), total)
+
+    return matmul
+
+
+def matmul(a: Any, b: Any, *operands: Any, epilogue: Callable[..., Any] | None = None, out: Any = None) -> Any:
+    """Return epilogue(a @ b, *operands), element by element, of matrices a (m, k) and b (k, n) of one dtype.
+
+    a, b: float32, float16 or bfloat16, either of them also as the transposition of such a matrix. Products and sums are in
+    float32, and rounded once, behind the epilogue. operands: at most 4: arrays of shape (m, n), of shape (n,), numbers. epilogue:
+    a function of tiles, as `lambda x, bias: sk.maximum(x + bias, 0)`. out: any float dtype; left out, that of a.
+    """
+    dtype = float_dtype_of(a)
+    require(
+        len(a.shape) == len(b.shape) == 2, f"a has shape {tuple(a.shape)} and b {tuple(b.shape)}: give two matrices"
+    )
+    require(len(operands) <= MAX_OPERANDS, f"{len(operands)} operands, and an epilogue takes {MAX_OPERANDS} at most")
+    require(epilogue is not None or not operands, "operands are for an epilogue, and there is none")
+    rows, columns = a.shape[0], b.shape[1]
+    out = empty(a, (rows, columns), dtype) if out is None else out
+    kinds = tuple([(dtype_of(x), len(x.shape)) if is_array(x) else None for x in operands])
+    blocks = _blocks_for(
+        rows, columns, is_on_cpu=hasattr(a, "__array__") and not hasattr(a, "__cuda_array_interface__")
+    )
+    finish = None if epilogue is None else settled(epilogue)
+    kernel = matmul_kernel(dtype, dtype_of(out), (_strides(a), _strides(b)), finish, kinds, blocks)
+    kernel[sk.cdiv(rows, blocks[0]), sk.cdiv(columns, blocks[1])](a, b, out, *operands)
+    return out
+
+
+def _strides(matrix: Any) -> tuple[int | None, int | None]:
+    """Return 1 for the axis along which the elements of a matrix lie side by side, None for the other."""
+    return (None, 1) if _is_by_rows(matrix) else (1, None)
+
+
+def _is_by_rows(matrix: Any) -> bool:
+    if isinstance(matrix, sk.cuda.DeviceArray):
+        return True
+    if callable(getattr(matrix, "stride", None)):  # torch, in elements
+        return bool(matrix.stride(1) == 1 or matrix.stride(0) != 1)
+    return bool(matrix.strides[1] == matrix.itemsize or matrix.strides[0] != matrix.itemsize)
+
+
+def _blocks_for(rows: int, columns: int, *, is_on_cpu: bool) -> Blocks:
+    """Return what a program multiplies at once: on a GPU as much as keeps all of it busy."""
+    if is_on_cpu:
+        return 16, 32, 32, 32
+    if rows * columns >= _BUSY * 128 * 128:
+        return 128, 128, 16, 256
+    return (64, 64, 16, 128) if min(rows, columns) > 32 else (32, 32, 16, 64)
+
+
+_BUSY = 128  # programs that keep a large GPU busy
+
+# -- transposition ----------------------------------------------------------------------------------------------------------
+
+SIDE = 64  # of the square that a program turns
+
+
+@factory
+def transpose_kernel(dtype: Dtype) -> sk.JitFunction:
+    """Return the kernel `k[blocks of rows, blocks of columns](x, out)`, which turns squares of 64 by 64."""
+    rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
+    X = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, (None, 1))]
+    Out = Annotated[sk.Array, sk.Tensor((columns, rows), dtype, (None, 1))]
+
+    @sk.jit(threads=256)
+    def transpose(x: X, out: Out) -> None:
+        row, column = sk.program_id(0) * SIDE, sk.program_id(1) * SIDE
+        turned = sk.load(x.tile((row, column), (SIDE, SIDE))).T
+        sk.store(out.tile((column, row), (SIDE, SIDE)), turned)
+
+    return transpose
+
+
+def transpose(x: Any, *, out: Any = None) -> Any:
+    """Return a matrix with its axes exchanged, as an array of its own: any dtype; its rows, and those of out, may be apart."""
+    require(is_array(x) and len(x.shape) == 2, "a matrix is needed, got {!r}", x)
+    out = empty(x, (x.shape[1], x.shape[0]), dtype_of(x)) if out is None else out
+    transpose_kernel(dtype_of(x))[sk.cdiv(x.shape[0], SIDE), sk.cdiv(x.shape[1], SIDE)](x, out)
+    return out
