@@ -149,10 +149,11 @@ def swiglu_backward(gradient: Any, gate: Any, up: Any, *, out: tuple[Any, Any] |
 
 
 @factory
-def rope_kernel(dtype: Dtype, angle_dtype: Dtype, HALF: int, INTERLEAVED: bool, BLOCK: int) -> sk.JitFunction:
-    """Return the kernel `k[tokens, pieces of a token](x, cos, sin, out, turn)` for heads of 2 * HALF elements, side by side.
+def rope_kernel(dtype: Dtype, angle_dtype: Dtype, HALF: int, INTERLEAVED: bool, HEADS: int) -> sk.JitFunction:
+    """Return the kernel `k[tokens, pieces of a token](x, cos, sin, out, turn)`, with HEADS heads of 2 * HALF elements a piece.
 
-    turn: 1, or -1 to turn back, which is the gradient.
+    A tile has three axes: head, half of it and angle; with interleaved pairs one. turn: 1, or -1 to turn back, which is what the
+    gradient asks for.
     """
     tokens, width = sk.dynamic("tokens"), sk.dynamic("width")
     Tokens = Annotated[sk.Array, sk.Tensor((tokens, width), dtype, strides=(None, 1))]
@@ -160,15 +161,22 @@ def rope_kernel(dtype: Dtype, angle_dtype: Dtype, HALF: int, INTERLEAVED: bool, 
 
     @sk.jit
     def rope(x: Tokens, cos: Angles, sin: Angles, out: Tokens, turn: sk.float32) -> None:
-        token = sk.program_id(0)
-        i = sk.program_id(1) * BLOCK + sk.arange(0, BLOCK)
-        mask = i < width
-        is_first = i % 2 == 0 if INTERLEAVED else i % (2 * HALF) < HALF  # of its pair
-        partner = sk.where(is_first, i + (1 if INTERLEAVED else HALF), i - (1 if INTERLEAVED else HALF))
-        angle = i // 2 % HALF if INTERLEAVED else i % HALF
-        own, other = (sk.load(x[token] + place, mask=mask).to(sk.float32) for place in (i, partner))
-        c, s = (sk.load(each[token] + angle, mask=mask).to(sk.float32) for each in (cos, sin))
-        sk.store(out[token] + i, own * c + other * s * sk.where(is_first, -turn, turn), mask=mask)
+        token, first = sk.program_id(0), sk.program_id(1) * HEADS
+        if INTERLEAVED:
+            i = first * (2 * HALF) + sk.arange(0, HEADS * 2 * HALF)
+            side, angle = i % 2, i // 2 % HALF
+            partner = i + 1 - 2 * side
+        else:
+            head, side = first + sk.arange(0, HEADS)[:, None, None], sk.arange(0, 2)[None, :, None]
+            start = head * (2 * HALF) + sk.arange(0, HALF)[None, None, :]
+            i, partner = start + side * HALF, start + (1 - side) * HALF
+            angle = (
+                sk.arange(0, HALF)[None, None, :] + i * 0
+            )  # of all three axes: each thread has those of its elements
+            side = side + i * 0
+        own, other = (sk.load(x[token] + place, mask=i < width).to(sk.float32) for place in (i, partner))
+        c, s = (sk.load(each[token] + angle).to(sk.float32) for each in (cos, sin))
+        sk.store(out[token] + i, own * c + other * s * sk.where(side < 1, -turn, turn), mask=i < width)
 
     return rope
 
@@ -188,8 +196,9 @@ def rope(x: Any, cos: Any, sin: Any, *, out: Any = None, interleaved: bool = Fal
     heads, size = x.shape[-2:]
     width = heads * size
     source, target = (_as_tokens(each, width) for each in (x, out))
-    kernel = rope_kernel(float_dtype_of(x), dtype_of(cos), size // 2, interleaved, PIECE)
-    kernel[source.shape[0], sk.cdiv(width, PIECE)](source, cos, sin, target, -1.0 if backward else 1.0)
+    each = max(1, PIECE // size)
+    kernel = rope_kernel(float_dtype_of(x), dtype_of(cos), size // 2, interleaved, each)
+    kernel[source.shape[0], sk.cdiv(heads, each)](source, cos, sin, target, -1.0 if backward else 1.0)
     return out
 
 

@@ -158,7 +158,7 @@ def test_nobody_waits_in_what_is_built_of_elements():
     for kernel in (
         kernels.swiglu_backward_kernel(sk.float32, 1024),
         kernels.dropout_kernel(sk.float32, 2, 1024),
-        kernels.rope_kernel(sk.float32, sk.float32, 64, False, 1024),
+        kernels.rope_kernel(sk.float32, sk.float32, 64, False, 8),
         kernels.adamw_kernel(sk.bfloat16, sk.bfloat16, sk.float32, 1, True, 1024),
     ):
         assert kernel.specialize().trace().waits == ()

@@ -45,7 +45,7 @@ SPECIALISED = {
     "backward of tiles": (kernels.norm_backward_kernel(BF16, BF16, 4096, False, True), {"bias_parts": PARTS}),
     "cross_entropy": (kernels.cross_entropy_kernel(BF16, sk.int64, 4096, True), {"gradient": ROWS}),
     "swiglu_backward": (kernels.swiglu_backward_kernel(BF16, 1024), {}),
-    "rope": (kernels.rope_kernel(BF16, F32, 64, False, 1024), {}),
+    "rope": (kernels.rope_kernel(BF16, F32, 64, False, 8), {}),
     "dropout": (kernels.dropout_kernel(BF16, 1, 1024), {}),
     "sum": (kernels.reduce_kernel(kernels.SUM, BF16, 1, F32, 4096), {}),
     "argmax": (kernels.argmax_kernel(BF16, 4096), {}),
