@@ -47,7 +47,7 @@ def test_products_with_an_epilogue(place, data):
         assert (error <= np.abs(expected) * EPS[found.dtype] + size * 2.0**-18).all()
 
 
-BLOCKS = [(128, 128, 16, 256), (64, 64, 16, 128), (32, 32, 16, 64), (16, 32, 32, 32)]
+BLOCKS = [(128, 128, 16, 256), (64, 64, 16, 64), (32, 32, 16, 64), (16, 32, 32, 32)]
 
 
 @pytest.mark.parametrize("blocks", BLOCKS, ids=str)
