@@ -315,7 +315,9 @@ class _Trace:
         is_one_of_several = bool(facts) or self.request.entry is not KernelEntry.QUICK
         needed = [*range(len(self.slots))] if is_one_of_several else self._needed_slots(body, launch, needs)
         number = {old: new for new, old in enumerate(needed)}
-        specs, launch, needs = _renumbered((tuple(self.specs), launch, needs), number)
+        specs = tuple(self.specs)
+        if len(needed) < len(self.slots):
+            specs, launch, needs = _renumbered((specs, launch, needs), number)
         slots = tuple(self.slots[i] for i in needed)
         body = Block(tuple(self.params[i] for i in needed), body.ops)
         function = Function(self.request.symbol, body, self._attributes(block, slots))
