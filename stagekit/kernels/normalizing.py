@@ -256,9 +256,9 @@ def norm_backward_kernel(
                 if ONE_TILE:
                     totals = [totals[0] + g * v * scale, totals[1] + g]
                 else:
-                    add_to_part(weight_parts[part], start, columns, g * v * scale, row == part)
+                    add_to_part(weight_parts[part], start, columns, g * v * scale, row != part)
                     if bias_parts is not None:
-                        add_to_part(bias_parts[part], start, columns, g, row == part)
+                        add_to_part(bias_parts[part], start, columns, g, row != part)
         if ONE_TILE:
             store_piece(weight_parts[part], 0, columns, totals[0])
             if bias_parts is not None:
@@ -277,10 +277,11 @@ def mean_of_row(x: Any, columns: Any, BLOCK: int, ONE_TILE: bool) -> Any:
 
 
 @sk.inline
-def add_to_part(part: Any, start: Any, columns: Any, value: Any, is_first: Any) -> None:
+def add_to_part(part: Any, start: Any, columns: Any, value: Any, is_begun: Any) -> None:
     """Add a tile to a piece of partial sums, or begin it with the tile: what is there before the first row is nobody's."""
-    known = load_piece(part, start, 0 if is_first else columns, len(value))
-    store_piece(part, start, columns, known + value)
+    i = start + sk.arange(0, len(value))
+    known = sk.load(part + i, mask=(i < columns) & is_begun)
+    sk.store(part + i, known + value, mask=i < columns)
 
 
 def rmsnorm_backward(gradient: Any, x: Any, weight: Any, *, out: Any = None, eps: float = 1e-6) -> tuple[Any, Any]:
