@@ -2,10 +2,10 @@
 
     python benchmarks/blocks_cpu.py [--threads 1 2] [--only softmax,cumsum] [--rounds 15] [--json FILE]
 
-Needs torch. All three alternate in one process; ours and torch's with the same number of threads, NumPy's with one. With one
-thread, times are the thread's own, else those of the clock. ms: medians. ratio: torch's time by ours in the same round, median
-and quartiles; above 1 ours is faster. Results are compared with torch's first. softmax and cross-entropy are measured with
-`fastmath=True` and without.
+Needs torch. Ours and torch's alternate in one process, with the same number of threads and the same memory; NumPy's follows, with
+one. With one thread, times are the thread's own, else those of the clock, of a call that follows one that is not counted. ms:
+medians. ratio: torch's time by ours in the same round, median and quartiles; above 1 ours is faster. Results are compared with
+torch's first. softmax and cross-entropy are measured with `fastmath=True` and without.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from stagekit import kernels
 SHAPES = ((2048, 1024), (512, 4096), (256, 8192), (256, 8190))
 LENGTH = 1 << 24  # of the array of one axis whose running sums are taken
 BOUNDS = {torch.float32: 1e-4, torch.bfloat16: 2.0**-6}
+PAUSE_SECONDS = 0.02  # torch's threads look for work for some milliseconds
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 Launch = Callable[[], Any]
@@ -122,14 +123,17 @@ def require_equal(name: str, systems: Systems, dtype: Any) -> None:
 
 
 def measure(systems: Systems, rounds: int, threads: int) -> dict[str, list[float]]:
-    """Time each system once a round, in turns; return milliseconds."""
+    """Time ours and torch's in turns, then NumPy's; return milliseconds. Before a turn the threads of the other fall asleep."""
     clock = time.thread_time_ns if threads == 1 else time.perf_counter_ns
     times: dict[str, list[float]] = {name: [] for name in systems}
-    for number in range(rounds):
-        for name in sorted(systems, reverse=bool(number % 2)):
-            before = clock()
+    turns = [*("stagekit", "torch") * rounds, *("NumPy",) * (rounds // 3 * ("NumPy" in systems))]
+    for name in turns:
+        if threads > 1:
+            time.sleep(PAUSE_SECONDS)
             systems[name]()
-            times[name].append((clock() - before) / 1e6)
+        before = clock()
+        systems[name]()
+        times[name].append((clock() - before) / 1e6)
     return times
 
 
@@ -140,7 +144,7 @@ def run(name: str, shape: tuple[int, ...], dtype: Any, threads: int, rounds: int
         systems.pop("NumPy")  # which takes seconds
     for _ in range(2):  # the second launch makes the native launcher
         require_equal(name, systems, dtype)
-    times = measure(systems, rounds, threads)
+    times = {name: each for name, each in measure(systems, rounds, threads).items() if each}
     ratios = np.array(times["torch"]) / np.array(times["stagekit"])
     row = {"kernel": name, "shape": shape, "dtype": str(dtype).rpartition(".")[2], "threads": threads}
     row["ms"] = {system: float(np.median(each)) for system, each in times.items()}
