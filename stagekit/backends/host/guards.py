@@ -27,6 +27,7 @@ from stagekit.ir.ops import BELOW
 
 MAX_GUARDED_OPS = 80  # a larger kernel is not written twice: its guards cost little beside the rest
 MAX_CLAMPED_OPS = 320  # without its clamps, it addresses neighbours: one vector access instead of one per lane
+MAX_STRAIGHT_OPS = 700  # without loops, as in rows that fit a tile, each guard is a few instructions beside a few
 
 
 @frozen()
@@ -65,13 +66,14 @@ class RowSpan:
 def decide(w: Writer, fn: Function, params: Mapping[Value, Form], span: RowSpan) -> Decided | None:
     """What can be asked for a whole row, and the code that asks; None if that is nothing."""
     size = sum(1 for _ in walk(fn.body))
-    if size > MAX_CLAMPED_OPS:
+    is_straight = not any(isinstance(op, ops.For | ops.While) for op in walk(fn.body))
+    if size > (MAX_STRAIGHT_OPS if is_straight else MAX_CLAMPED_OPS):
         return None
     ranges = _Ranges(w, fn, params, span)
     for op in walk(fn.body):
         if isinstance(op, ops.Compare):
             ranges.ask(op)
-    if not ranges.asked or (size > MAX_GUARDED_OPS and all(ranges.asked.values())):
+    if not ranges.asked or (not is_straight and size > MAX_GUARDED_OPS and all(ranges.asked.values())):
         return None
     condition = "true"
     for text in dict.fromkeys(ranges.conditions):

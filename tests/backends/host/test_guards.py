@@ -207,7 +207,7 @@ def test_a_row_may_begin_and_end_anywhere_in_the_grid(n: int) -> None:
     runner.close()
 
 
-@pytest.mark.parametrize(("times", "is_copied"), [(1, True), (guards.MAX_GUARDED_OPS, False)])
+@pytest.mark.parametrize(("times", "is_copied"), [(1, True), (guards.MAX_STRAIGHT_OPS, False)])
 def test_a_large_kernel_is_not_written_twice(times: int, is_copied: bool) -> None:
     runner = compiled(_count(times), (32, 1, 1))
     assert is_copied == ("%unguarded" in runner.code.llvm)
