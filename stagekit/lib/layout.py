@@ -250,11 +250,23 @@ def blocked(shape: Shape, threads: int, width: int = 1, fastest: int | None = No
     for axis in axes:
         step = width if axis == axes[0] else 1
         wanted = -(-shape[axis] // step)
-        radix = left if axis == axes[-1] else math.gcd(left, 1 << (wanted - 1).bit_length())
+        radix = _radix(left, wanted, [shape[other] for other in axes[axes.index(axis) + 1 :]])
         lanes.append(Digit(radix, axis, step))
         registers.append(Digit(-(-wanted // radix), axis, step * radix))
         left //= radix
     return layout_of(shape, threads, registers, lanes, width)
+
+
+def _radix(threads: int, extent: int, others: Sequence[int]) -> int:
+    """Return how many of `threads` share an axis of this extent, so that with the other axes each holds few elements.
+
+    A power of two, if no other number is better: warps are shared evenly then.
+    """
+    if not others:
+        return threads
+    even = math.gcd(threads, 1 << (extent - 1).bit_length())
+    held = lambda radix: -(-extent // radix) * -(-math.prod(others) // (threads // radix))  # noqa: E731
+    return min([even, *[radix for radix in range(threads, 0, -1) if threads % radix == 0]], key=held)
 
 
 def width_for(shape: Shape, threads: int, most: int, axis: int = -1) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagekit.lib.conversion import access_width, registers_for, steps, strides_of
-from stagekit.lib.layout import Layout, blocked, enumerated, width_for
+from stagekit.lib.layout import Layout, blocked, cpu_threads, default_threads, enumerated, width_for
 
 shapes = st.lists(st.sampled_from([1, 2, 3, 4, 5, 8, 12, 16, 33, 64, 130]), min_size=1, max_size=4).map(tuple)
 threads = st.sampled_from([1, 2, 7, 16, 32, 96, 100, 128, 160, 256])
@@ -33,6 +34,21 @@ def test_every_element_is_held_by_one_register_and_vectors_are_neighbours(layout
     assert held.shape[1] == layout.count == sum(layout.widths)
     assert layout.width == 1 or set(layout.widths) == {layout.width}
     assert ((np.diff(vectors, axis=2) == step) | (vectors[..., 1:] < 0)).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.integers(1, 200), min_size=2, max_size=2),
+    st.integers(0, 1),
+    st.sampled_from([default_threads, cpu_threads]),
+)
+def test_each_thread_holds_at_most_twice_its_share_of_two_axes_whatever_their_extents(
+    shape: list[int], axis: int, count_for: Callable[[int], int]
+) -> None:
+    extent = math.prod(shape)
+    threads = count_for(extent)
+
+    assert blocked(tuple(shape), threads, 1, axis).count <= 2 * -(-extent // threads)
 
 
 @settings(max_examples=60, deadline=None)
