@@ -46,7 +46,7 @@ def run(place: str, function: Any, *arrays: Any, **named: Any) -> Any:
             array[...] = fetch(on_gpu[id(array)])
     if found is None:  # it works in place
         return None
-    return tuple(map(fetch, found)) if isinstance(found, tuple) else fetch(found)
+    return tuple(each if each is None else fetch(each) for each in found) if isinstance(found, tuple) else fetch(found)
 
 
 @contextlib.contextmanager
