@@ -217,6 +217,8 @@ def _cumsum_by_stretches(x: Any, out: Any) -> None:
 
 # -- selective scan -----------------------------------------------------------------------------------------------------
 
+SCANNED_TILE = 1024  # steps that are done at once
+
 
 @sk.inline
 def one_after_the_other(first: Any, second: Any) -> Any:
@@ -275,7 +277,7 @@ def selective_scan(u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any = None, z:
     """
     out = empty(u, tuple(u.shape), dtype_of(u)) if out is None else out
     batches, channels, length = u.shape
-    kernel = selective_scan_kernel(dtype_of(u), A.shape[1], min(1024, power_of_two(length)))
+    kernel = selective_scan_kernel(dtype_of(u), A.shape[1], min(SCANNED_TILE, power_of_two(length)))
     kernel[channels, batches](u, delta, A, B, C, D, z, out)
     return out
 
@@ -372,11 +374,11 @@ def selective_scan_backward(
 ) -> tuple[Any, ...]:
     """Return the gradients of u, delta, A, B, C, D and z, from that of `selective_scan` of these; None for D and z that are None.
 
-    gradient: like u. Those of A, B, C and D are float32, sums over channels and batches by atomics, in any order. The states are
-    computed anew, those before each tile first.
+    gradient: like u. Those of A, B, C and D are float32, sums over channels and batches by atomics, in any order; on a GPU these
+    atomics take most of the time. The states are computed anew, those before each tile first.
     """
     batches, channels, length = u.shape
-    states, block = A.shape[1], min(1024, power_of_two(length))
+    states, block = A.shape[1], min(SCANNED_TILE, power_of_two(length))
     before = empty(u, (batches, channels, max(sk.cdiv(length, block) - 1, 1), states), sk.float32)
     of_z = None if z is None else empty_like(z)
     sums = [None if each is None else _zeros(each, tuple(each.shape)) for each in (A, B, C, D)]

@@ -101,7 +101,7 @@ def numpy_selective_scan_backward(g, u, delta, A, B, C, D, z):
 @given(data=st.data())
 def test_the_gradients_of_a_selective_scan_are_those_of_its_recurrence(place, data):
     batches, channels, states = (data.draw(st.integers(1, 2)) for _ in range(3))
-    length, dtype = data.draw(st.sampled_from([1, 33, 100, 1025])), data.draw(st.sampled_from(DTYPES))
+    length, dtype = data.draw(st.sampled_from([1, 33, 100])), data.draw(st.sampled_from(DTYPES))
     random = np.random.default_rng(data.draw(st.integers(0, 2**31)))
     g, u, delta, z = (random.normal(size=(batches, channels, length)).astype(dtype) for _ in range(4))
     delta = np.abs(delta) / np.asarray(4, dtype)
@@ -111,7 +111,9 @@ def test_the_gradients_of_a_selective_scan_are_those_of_its_recurrence(place, da
     z = data.draw(st.sampled_from([None, z]))
     expected = numpy_selective_scan_backward(g, u, delta, A, B, C, D, z)
 
-    found = run(place, kernels.selective_scan_backward, g, u, delta, A, B, C, D, z)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(scanning, "SCANNED_TILE", data.draw(st.sampled_from([32, 1024])))
+        found = run(place, kernels.selective_scan_backward, g, u, delta, A, B, C, D, z)
 
     for actual, exact in zip(found, expected, strict=True):
         assert (actual is None) == (exact is None)
