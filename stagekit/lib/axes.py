@@ -49,8 +49,7 @@ def reduced(tile: Tile, rows: list[Values], combiner: Combiner, axis: int) -> li
 
     The combiner has an identity, which stands in for elements that do not exist.
     """
-    layout, shape = tile.layout, _with_one(tile.shape, axis)
-    kept = layout.restricted(shape)
+    layout, kept = tile.layout, tile.layout.restricted([axis])
     groups: dict[Any, list[Values]] = {offset: [] for offset in kept.offsets}
     for offset, row, exists in zip(layout.offsets, rows, layout.valid()):
         groups[_with_zero(offset, axis)].append(combiner.filled(row, exists))
@@ -65,7 +64,7 @@ def reduced_by_vectors(tile: Tile, combiner: Combiner, axis: int) -> Tile:
     layout = tile.layout
     if layout.width == 1 or any(exists is not True for exists in layout.valid()):
         return reduced(tile, [(each,) for each in tile.elements], combiner, axis)[0]
-    kept, width = layout.restricted(_with_one(tile.shape, axis)), layout.width
+    kept, width = layout.restricted([axis]), layout.width
     groups: dict[Any, list[Traced]] = {}
     for offset, part in zip(layout.offsets[::width], tile.vectors_of(tile)):
         groups.setdefault(_with_zero(offset, axis), []).append(part)
@@ -76,10 +75,6 @@ def reduced_by_vectors(tile: Tile, combiner: Combiner, axis: int) -> Tile:
         values = [(lane,) for part in parts for lane in sk._lanes(part)]
     values = _over_lanes(values, combiner, layout, axis)
     return Tile((), kept.squeezed(axis)).like([value for (value,) in values])
-
-
-def _with_one(shape: Sequence[int], axis: int) -> tuple[int, ...]:
-    return (*shape[:axis], 1, *shape[axis + 1 :])
 
 
 def _with_zero(offset: Sequence[int], axis: int) -> tuple[int, ...]:

@@ -159,12 +159,12 @@ class Layout:
 
     # -- other layouts --------------------------------------------------------------------------------------------
 
-    def restricted(self, shape: Shape) -> Layout:
-        """Return the layout of what a tile of this layout has in common along the axes where `shape` has extent 1."""
-        gone = [axis for axis, extent in enumerate(shape) if extent == 1]
-        registers = tuple(digit for digit in self.registers if digit.axis not in gone)
-        lanes = tuple([Digit(digit.radix, 0, 0) if digit.axis in gone else digit for digit in self.lanes])
-        return replace(self, shape=shape, registers=registers, lanes=lanes, width=self._width_along(gone))
+    def restricted(self, axes: Sequence[int]) -> Layout:
+        """Return the layout of what the elements along some axes have in common: threads that had others of them have copies."""
+        shape = tuple([1 if axis in axes else extent for axis, extent in enumerate(self.shape)])
+        registers = tuple([digit for digit in self.registers if digit.axis not in axes])
+        lanes = tuple([Digit(digit.radix, 0, 0) if digit.axis in axes else digit for digit in self.lanes])
+        return replace(self, shape=shape, registers=registers, lanes=lanes, width=self._width_along(axes))
 
     def _width_along(self, gone: Sequence[int]) -> int:
         return 1 if self.width > 1 and self.registers[0].axis in gone else self.width

@@ -423,13 +423,12 @@ def _repeated_along(tile: Tile, layout: Layout) -> Tile:
     """Return the tile that has each element of another one several times, along the axes where that has extent 1."""
     for _ in range(len(layout.shape) - tile.ndim):
         tile = Tile(tile._held, tile.layout.expanded(0))
-    own = layout.restricted(tile.shape)
+    gone = [axis for axis, extent in enumerate(tile.shape) if extent != layout.shape[axis]]
+    own = layout.restricted(gone)
     elements = tile.at(own).elements
     places = {offset: register for register, offset in enumerate(own.offsets)}
-    gone = [extent == 1 for extent in tile.shape]
-    found = [
-        elements[places[tuple([0 if is_gone else o for o, is_gone in zip(offset, gone)])]] for offset in layout.offsets
-    ]
+    firsts = [tuple([0 if axis in gone else o for axis, o in enumerate(offset)]) for offset in layout.offsets]
+    found = [elements[places[first]] for first in firsts]
     is_splat = layout.width > 1 and own.width == 1
     return _tile(found[:: layout.width] if is_splat else found, layout)
 

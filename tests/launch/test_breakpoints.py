@@ -89,6 +89,8 @@ def test_a_block_level_kernel_stops_once_for_each_program_with_whole_tiles_and_s
         tile = sk.load(x + program * N + i)
         halves, mask, places = tile.to(sk.bfloat16), tile > 3, out + i
         total, none = sk.reduce_max(tile), None
+        table = tile[:, None] + sk.arange(0, 3)
+        sums = sk.reduce_sum(table, axis=1)
         if total > 0:
             breakpoint()
         sk.store(places + program * N, tile + 1)
@@ -105,6 +107,8 @@ def test_a_block_level_kernel_stops_once_for_each_program_with_whole_tiles_and_s
         assert np.array_equal(stop["i"], np.arange(extent))
         assert np.array_equal(stop["tile"], part)
         assert np.array_equal(stop["mask"], part > 3)
+        assert np.array_equal(stop["table"], part[:, None] + np.arange(3))
+        assert np.array_equal(stop["sums"], 3 * part + 3)
         assert np.array_equal(stop["halves"].astype(np.int32), part)
         assert np.array_equal(stop["places"], out.ctypes.data + 4 * np.arange(extent))
         assert stop["total"] == part.max()
