@@ -103,7 +103,7 @@ def compile_for(
     machine = shared_machine(processor, level)
     module = optimize.parse(text, llvm.create_context())  # the global one would keep what each compile leaves in it
     if level:
-        optimize.simplify(module, machine, optimize.VECTORS)
+        optimize.run(module, machine, optimize.VECTORS)
     code = bytes(machine.emit_object(module))
     check_symbols(code, entry)
     return HostCode(code, entry, shared_bytes, scratch_bytes, text)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from stagekit.backends.llvm import optimize
 from stagekit.backends.llvm.writer import Abilities, Module, Writer
 from stagekit.backends.nvptx import ptxas_faults
 from stagekit.backends.nvptx.emit import RULES
@@ -47,28 +48,38 @@ def compile(fn: Function, capability: int) -> CudaCode:
     entry = entry_name(fn.name)
     text, shared = _llvm_text(fn, entry, target)
     refuse_shared(fn, shared.total_bytes, f"compute capability {target.capability / 10} has", target.shared_limit_bytes)
-    ptx = ptxas_faults.avoid(target.assemble(text, _passes_level(fn, text)))
+    ptx = ptxas_faults.avoid(target.assemble(text, _pipeline(fn, text)))
     return CudaCode(ptx, text, entry, shared.static_bytes, shared.dynamic_bytes, shared.uses_dynamic)
 
 
-def _passes_level(fn: Function, text: str) -> int:
-    """Return the level of LLVM's pipeline for `fn`: 0, the few passes of `optimize.STRAIGHT`, where the rest has nothing to do.
+def _pipeline(fn: Function, text: str) -> optimize.Pipeline:
+    """Return the fewest of LLVM's passes that do for `fn` what all do: those of its most demanding op.
 
-    1 optimises loops. 2, which takes a quarter longer, also inlines libdevice, propagates alignments, keeps arrays in registers,
-    narrows divisions, and drops the bound of an index that a condition implies.
+    What the last passes of a whole pipeline do, and earlier ones would undo, needs all of it: reciprocals of divisors are taken
+    out of loops under `fastmath`.
     """
     every = walk(fn.body)
     powers = {op.result for op in every if type(op) is ops.Constant and op.value in _POWERS_OF_TWO}
     needs_all = any(fn.attribute("align", ())) or "@__nv_" in text
-    return max([2 * needs_all, *[_LEVELS[type(op)](op, powers) for op in every if type(op) in _LEVELS]])
+    need = max([_ALL * needs_all, *[_NEEDS[type(op)](op, powers) for op in every if type(op) in _NEEDS]])
+    if need and fn.attribute("fastmath") and any(type(op) is ops.Binary and op.kind is _DIV for op in every):
+        return min(need, 2)
+    return _PIPELINES[need]
 
 
-_LEVELS: dict[type[Op], Callable[[Any, set[Value]], int]] = {
-    **dict.fromkeys((ops.For, ops.While), lambda op, _: 1),
-    ops.Alloc: lambda op, _: 2 * (op.space is Space.LOCAL or op.align > op.dtype.itemsize),
-    # by a power of two it is a shift or a mask in any width
-    ops.Binary: lambda op, powers: 2 * (op.kind in ops.DIVISIONS and op.result.type is INDEX and op.rhs not in powers),
-    ops.Select: lambda op, _: 2 * (op.result.type is INDEX),
+_DIV = ops.BinaryKind.DIV
+_LOOP, _WIDE, _ALL = 1, 2, 3
+_PIPELINES: tuple[optimize.Pipeline, ...] = (optimize.STRAIGHT, optimize.LOOPS, optimize.WIDE, 2)
+_NEEDS: dict[type[Op], Callable[[Any, set[Value]], int]] = {
+    **dict.fromkeys((ops.For, ops.While), lambda op, _: _LOOP),
+    # its elements become registers; what its alignment says of addresses in it
+    ops.Alloc: lambda op, _: max(_WIDE * (op.space is Space.LOCAL), _ALL * (op.align > op.dtype.itemsize)),
+    # it is narrowed; by a power of two it is a shift or a mask in any width
+    ops.Binary: lambda op, powers: (
+        _WIDE * (op.kind in ops.DIVISIONS and op.result.type is INDEX and op.rhs not in powers)
+    ),
+    # the bound of an index that a condition implies is dropped
+    ops.Select: lambda op, _: _ALL * (op.result.type is INDEX),
 }
 _POWERS_OF_TWO = frozenset(1 << bit for bit in range(63))
 

@@ -54,14 +54,11 @@ class GpuTarget:
     def shared_limit_bytes(self) -> int:
         return _SHARED_LIMIT_KIB[self.known_capability] * 1024
 
-    def assemble(self, text: str, level: int) -> str:
-        """Compile a module in LLVM text to PTX. level: of LLVM's pipeline; 0 for `optimize.STRAIGHT` instead of it."""
+    def assemble(self, text: str, pipeline: optimize.Pipeline) -> str:
+        """Compile a module in LLVM text to PTX."""
         module = optimize.parse(text, llvm.create_context())
         machine = _machine(self.cpu, self.ptx_version)
-        if level:
-            optimize.optimise(module, machine, level)
-        else:
-            optimize.simplify(module, machine, optimize.STRAIGHT)
+        optimize.run(module, machine, pipeline)
         return str(machine.emit_assembly(module))
 
 

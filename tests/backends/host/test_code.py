@@ -299,7 +299,7 @@ def test_no_masked_store_follows_an_equal_one_into_instruction_selection(value: 
     store = f"call void @llvm.masked.store.v32i32.p0(<32 x i32> {value}, ptr align 4 %place, <32 x i1> {mask})\n"
     module = optimize.parse(EQUAL_STORES.replace("STORES", store * 3), llvm.create_context())
 
-    optimize.simplify(module, machine_for(this_processor()), optimize.VECTORS)
+    optimize.run(module, machine_for(this_processor()), optimize.VECTORS)
 
     assert 1 == str(module).count("call void @llvm.masked.store")
 

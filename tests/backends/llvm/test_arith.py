@@ -82,7 +82,7 @@ def _store(w: Writer, argument: int, dtype: DType, lanes: int | None, value: str
 
 def _call(text: str, arrays: list[np.ndarray]) -> None:
     module = optimize.parse(text)
-    optimize.optimise(module, host_machine(), 1)
+    optimize.run(module, host_machine(), 1)
     with llvm.create_mcjit_compiler(module, host_machine()) as engine:
         engine.finalize_object()
         function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arrays), ctypes.c_int64)(

@@ -57,7 +57,7 @@ def linked(symbol: str, dtype: DType) -> str:
         if not function.is_declaration and function.name != "k":
             function.linkage = "internal"
     machine = _machine("sm_80", 80)
-    optimize.optimise(module, machine, 2)
+    optimize.run(module, machine, 2)
     return str(machine.emit_assembly(module))
 
 

@@ -28,12 +28,20 @@ C_TYPES = {8: ctypes.c_int8, 16: ctypes.c_int16, 32: ctypes.c_int32, 64: ctypes.
 
 
 def run(fn: Function, *arguments: Any, capability: int = 80) -> None:
-    """Call the kernel once, on this machine: arrays by address, NumPy scalars by value."""
+    """Call the kernel after each pipeline for loops, on this machine: arrays by address, NumPy scalars by value."""
     emitted = nvptx.compile(fn, capability).llvm
     text = re.sub(r"addrspace\(\d\) ?|ptx_kernel |^target triple.*", "", emitted, flags=re.MULTILINE)
     text = re.sub(r"addrspacecast ptr (%\w+) to ptr", r"getelementptr i8, ptr \1, i64 0", text)
+    copies = [[a.copy() if isinstance(a, np.ndarray) else a for a in arguments] for _ in range(2)]
+    for pipeline, passed in zip((2, optimize.LOOPS, optimize.WIDE), (*copies, arguments)):
+        _call(text, pipeline, *passed)
+    for copy in copies:
+        np.testing.assert_equal(copy, list(arguments))
+
+
+def _call(text: str, pipeline: optimize.Pipeline, *arguments: Any) -> None:
     module = optimize.parse(text)
-    optimize.optimise(module, host_machine(), 2)
+    optimize.run(module, host_machine(), pipeline)
     native = [a.ctypes.data if isinstance(a, np.ndarray) else int(a) for a in arguments]
     kinds = [ctypes.c_void_p if isinstance(a, np.ndarray) else C_TYPES[a.itemsize * 8] for a in arguments]
     with llvm.create_mcjit_compiler(module, host_machine()) as engine:
