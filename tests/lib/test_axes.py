@@ -206,6 +206,26 @@ def softmax_of_rows(x, out, m, n, ROWS: sk.constexpr, N: sk.constexpr):
     sk.store(out + i * n + j, e / sk.reduce_sum(e, axis=1)[:, None], mask=mask)
 
 
+@sk.jit(threads="T")
+def spread(x, out, A: sk.constexpr, B: sk.constexpr, N: sk.constexpr, AXIS: sk.constexpr, T: sk.constexpr):
+    """What is left of a tile with an axis of extent 1 goes to a longer one."""
+    i, j = sk.arange(0, A), sk.arange(0, B)
+    found = sk.reduce_max(sk.load(x + i[:, None] * B + j[None, :]), axis=AXIS)
+    last = found[:, None] if AXIS else found[None, :]
+    sk.store(out + i[:, None] * N + sk.arange(0, N)[None, :], last if AXIS else last + sk.zeros((A, N), sk.float32))
+
+
+@each_place
+@pytest.mark.parametrize("T", [2, 32, 96])
+@pytest.mark.parametrize(("A", "B", "AXIS"), [(1, 1, 1), (1, 2, 1), (1, 33, 1), (3, 1, 1), (1, 1, 0), (5, 1, 0)])
+def test_what_is_left_of_one_row_is_the_same_in_every_thread(place, A, B, AXIS, T) -> None:
+    x = np.arange(1, A * B + 1, dtype=np.float32).reshape(A, B)
+
+    _, out = run(place, spread, (1,), [x, np.zeros((A, 7), np.float32)], A, B, 7, AXIS, T)
+
+    np.testing.assert_array_equal(out, np.broadcast_to(x.max(axis=AXIS, keepdims=True), out.shape))
+
+
 @each_place
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize(("rows", "n"), [(4, 1000), (16, 64), (3, 100)])

@@ -67,6 +67,9 @@ def test_what_is_left_of_a_layout_is_what_its_enumeration_says(layout: Layout, d
     wanted = np.where(exists, np.ravel_multi_index(index, shape), -1)
     for held, of_thread in zip(enumerated(first), wanted):
         assert set(of_thread[of_thread >= 0]) <= set(held)
+    others = [digit for digit in layout.lanes if digit.axis == axis]
+    for held, of_thread in zip(enumerated(first), wanted):
+        assert others or set(held) <= {*of_thread, -1}  # a thread without elements gets none
     assert (enumerated(first.squeezed(axis)) == enumerated(first)).all() if rank > 1 else True
     assert (enumerated(layout.expanded(axis)) == enumerated(layout)).all()
 
