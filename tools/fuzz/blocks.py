@@ -219,6 +219,24 @@ class Drawing(Values):
         written = self.apart([["store", name, index, value, mask, *self.order("store", row)]])
         return [*written, *self.read_of(name, row)] if self.chance(0.5) else written
 
+    def store_plane(self) -> list[Tree] | None:
+        """A tile of two axes goes to memory, row after row or column after column."""
+        found, k = self.memory("own", "shared"), self.random.randrange(len(self.tiles))
+        x, dtype = self.tiles[k]
+        if found is None or self.extents[x] > 1024:
+            return None
+        name, row = found
+        shape, k_axis = self.shape(x), self.random.randrange(2)
+        lines = [["part", ["span", shape[0]], ":, None"], ["part", ["span", shape[1]], "None, :"]]
+        place: Tree = ["bin", "+", ["bin", "*", lines[k_axis], ["lit", shape[1 - k_axis]]], lines[1 - k_axis]]
+        mask = ["cmp", "<", place, self.bound(row)]
+        value, _ = self.plane(shape, (["t", k], dtype_named_here(dtype)))
+        written = self.apart([["store", name, self.in_part(row, place), value, mask]])
+        if self.chance(0.5):
+            return written
+        loaded = ["shaped", ["load", name, self.in_part(row, place), mask, None], [self.extents[x]]]
+        return [*written, *self.apart([self.let_tile(k, loaded)])]
+
     def put(self) -> list[Tree] | None:
         """One element by its number: every thread may write it, since they agree on the value."""
         found = self.memory("own", "shared")
@@ -451,7 +469,7 @@ class Drawing(Values):
 _Form = Callable[[Drawing], list[Tree] | None]
 _PLAIN: tuple[_Form, ...] = (
     *(Drawing.let, Drawing.let, Drawing.let, Drawing.store, Drawing.store, Drawing.read, Drawing.read),
-    *(Drawing.put, Drawing.count, Drawing.check),
+    *(Drawing.put, Drawing.count, Drawing.check, Drawing.store_plane),
 )
 _OF_FEATURES: dict[str, tuple[_Form, ...]] = {
     "once": (Drawing.count_one, Drawing.count_one, Drawing.add_to_one, Drawing.add_to_one, Drawing.show),

@@ -24,8 +24,10 @@ _MOST_COMBINED = 260  # elements, more often than not: CPython calls a user's fu
 _OF_PLACES = {"argmax": int64, "argmin": int64, "any": bool_, "all": bool_, "count_nonzero": int32}
 _REARRANGED = {
     "cumsum": 2, "cumprod": 2, "scan": 4, "sort": 1, "argsort": 1, "topk": 1, "histogram": 2, "gather": 4, "rand": 1,
-    "randint": 1,
+    "randint": 1, "shaped": 4,
 }  # fmt: skip
+_ALONG = {"sum": 3, "max": 2, "min": 1, "cumsum": 2, "scan": 2, "reduce": 1}
+_MOST_SHAPED = 1024  # elements of a tile of two axes
 _VIEWS = {
     8: ("uint8", "int8"), 16: ("int16", "uint16", "float16", "bfloat16"), 32: ("int32", "uint32", "float32"),
     64: ("int64", "uint64", "float64"),
@@ -244,6 +246,9 @@ class Values:
             return [kind, value, is_flagged], dtype if kind == "sort" else int64
         if kind in ("topk", "histogram"):
             return self.of_another(kind, x, is_flagged) or tile
+        if kind == "shaped" and self.extents[x] <= _MOST_SHAPED:
+            (flat, dtype), extent = self.plane(self.shape(x), tile), self.extents[x]
+            return ["shaped", flat, [extent]], dtype
         if kind == "rand":
             return ["rand", self.random.randint(0, 2**40), ["cast", "int64", value]], float32
         if kind == "randint":
@@ -251,6 +256,62 @@ class Values:
         y = self.extent()
         source, dtype = self.tile(y, 1)
         return ["gather", source, ["bin", "%", ["cast", "int64", value], ["lit", self.extents[y]]]], dtype
+
+    # -- tiles of two axes ----------------------------------------------------------------------------------------------
+
+    def shape(self, x: int) -> list[int]:
+        """Draw two extents whose product is a tile's."""
+        extent = self.extents[x]
+        rows = self.random.choice([k for k in range(1, extent + 1) if extent % k == 0])
+        return [rows, extent // rows]
+
+    def plane(self, shape: list[int], tile: Typed) -> Typed:
+        """Draw a tile of this shape, made of one of one axis with as many elements."""
+        value, dtype = tile
+        roll = self.random.random()
+        if roll < 0.3:
+            made: Typed = ["turned", ["shaped", value, shape[::-1]], [1, 0]], dtype
+        elif roll < 0.4 and shape[0] * shape[0] <= _MOST_SHAPED:
+            return self.product(shape, value), float32
+        else:
+            made = ["shaped", value, shape], dtype
+        return self.with_axes(shape, made) if self.chance(0.8) else made
+
+    def with_axes(self, shape: list[int], tile: Typed) -> Typed:
+        """Draw an operation of a tile of two axes with what varies along one of them."""
+        axis = self.random.randrange(2)
+        place = ":, None" if axis else "None, :"
+        if self.chance(0.3):
+            line: Tree = ["part", ["span", shape[1 - axis]], place]
+            return self.combined(tile, (line, int64), lambda: self.comparison(tile, (line, int64)))
+        if self.chance(0.1):
+            element = ["part", tile[0], f"{self.random.randrange(shape[0])}, {self.random.randrange(shape[1])}"]
+            return self.combined(tile, (element, tile[1]), lambda: self.comparison(tile, (element, tile[1])))
+        found, dtype, is_whole = self.of_axis(axis, tile)
+        other = found if is_whole else ["part", found, place]
+        return self.combined(tile, (other, dtype), lambda: self.comparison(tile, (other, dtype)))
+
+    def of_axis(self, axis: int, tile: Typed) -> tuple[Tree, DType, bool]:
+        """Draw a reduction or a scan along an axis, and whether it has both axes still."""
+        value, dtype = tile
+        kind = self.random.choices(tuple(_ALONG), tuple(_ALONG.values()))[0]
+        is_reversed = self.chance(0.5)
+        if kind in ("max", "min"):
+            return ["along", f"reduce_{kind}", value, axis, ""], dtype, False
+        if kind in ("scan", "reduce"):
+            named = f", axis={axis}" + (f", reverse={is_reversed}" if kind == "scan" else "")
+            tiles = [["cast", "int32", value], ["bin", "+", ["cast", "int32", value], ["lit", 1]]]
+            return ["combined", kind, tiles, "follow", 1, named], int32, kind == "scan"
+        exact = self.exact(tile, dtype.name) if dtype.is_float else value
+        if kind == "sum":
+            return ["along", "reduce_sum", exact, axis, ""], wide(dtype), False
+        return ["along", "cumsum", exact, axis, f", reverse={is_reversed}"], wide(dtype), True
+
+    def product(self, shape: list[int], value: Tree) -> Tree:
+        """Draw a product of matrices of small integers, which is exact in any order, summed up to this shape."""
+        matrix = ["shaped", self.exact((value, int32), "float32"), shape]
+        square = ["dot", matrix, ["turned", matrix, [1, 0]], [shape[0], shape[0]]]
+        return ["bin", "+", matrix, ["part", ["along", "reduce_max", square, 1, ""], ":, None"]]
 
     def of_another(self, kind: str, x: int, is_flagged: bool) -> Typed | None:
         """Draw a tile of extent x that is made of one of any extent: its largest elements, or how often it has each number."""
