@@ -14,11 +14,11 @@ import numpy as np
 from stagekit import dtypes
 from stagekit.diagnostics import DIVISION, counted, shown
 from stagekit.frontend import effects
-from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, BadOperands, NonContiguous, StagingError
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.extents import combine_extents, cut_of, is_row_major, step_of
 from stagekit.frontend.numbers import default_dtype, is_numeric
+from stagekit.frontend.parts import describe
 from stagekit.frontend.values import Address, Array, Extent, Number, mapper_of
 from stagekit.intrinsics import registry
 from stagekit.ir import INDEX, BinaryKind, Value

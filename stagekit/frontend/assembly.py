@@ -9,13 +9,13 @@ from stagekit import dtypes
 from stagekit.diagnostics import counted, shown
 from stagekit.dtypes import DType
 from stagekit.frontend import arrays, effects
-from stagekit.frontend.control import describe
 from stagekit.frontend.errors import (
     BadCall,
 )
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.language import staged
 from stagekit.frontend.numbers import is_literal, is_numeric
+from stagekit.frontend.parts import describe
 from stagekit.frontend.values import Address, Array, Closure, Number
 from stagekit.ir import Type, Value
 from stagekit.ir.types import Scalar

@@ -11,13 +11,13 @@ import numpy as np
 
 from stagekit.diagnostics import counted
 from stagekit.frontend import arrays, containers, objects
-from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, StaticFailure, UnboundLocal, UnsupportedSyntax
 from stagekit.frontend.evaluation import UNROLL, Site, evaluate, user_method
 from stagekit.frontend.iteration import items_of
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.numbers import OPERATORS
 from stagekit.frontend.operators import in_place
+from stagekit.frontend.parts import describe
 from stagekit.frontend.tracer import Frame
 from stagekit.frontend.values import Array, Scope, holds_run_time
 from stagekit.frozen import frozen

@@ -10,11 +10,11 @@ import numpy as np
 from stagekit import dtypes
 from stagekit.dtypes import DType
 from stagekit.frontend.arrays import element_pointer, pointer_to
-from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadOperands, NoAttribute
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.extents import combine_extents
 from stagekit.frontend.numbers import default_dtype, is_numeric
+from stagekit.frontend.parts import describe
 from stagekit.frontend.tracer import suggest
 from stagekit.frontend.values import Address, Array, BoundMethod, Extent, Number
 from stagekit.ir import Pointer, of_dtype

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 
 from stagekit import dtypes
 from stagekit.diagnostics import Loc
-from stagekit.frontend.control import parts_of, with_parts
 from stagekit.frontend.effects import as_a_thread
 from stagekit.frontend.errors import BadCall
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.markers import SizeExpr
+from stagekit.frontend.parts import parts_of, with_parts
 from stagekit.frontend.tracer import CAPTURE
 from stagekit.frontend.values import Address, Array, Number, Poison, holds_run_time
 from stagekit.frozen import frozen

@@ -19,7 +19,6 @@ from stagekit import dtypes
 from stagekit.diagnostics import Loc, shown
 from stagekit.frontend import objects, rangeloop
 from stagekit.frontend.conditions import Test, Truth, both, compare, first_or, truth
-from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall, BadOperands, NotCallable, StaticFailure
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.iteration import (
@@ -35,6 +34,7 @@ from stagekit.frontend.iteration import (
 )
 from stagekit.frontend.numbers import is_literal, is_numeric
 from stagekit.frontend.operators import binary
+from stagekit.frontend.parts import describe
 from stagekit.frontend.python_calls import OMITTED, Builtin, run_native
 from stagekit.frontend.tracer import Thunk, Tracer
 from stagekit.frontend.values import Array, Generator, Number, StagedRange, holds_run_time

@@ -23,9 +23,9 @@ from stagekit.frontend.assignments import target_item
 from stagekit.frontend.attributes import ATTRIBUTES
 from stagekit.frontend.builtin_numbers import ON_NUMBERS
 from stagekit.frontend.builtin_sequences import ON_SEQUENCES, chain_all
-from stagekit.frontend.control import describe, parts_of, with_parts
 from stagekit.frontend.errors import BadCall
 from stagekit.frontend.evaluation import Route, Site
+from stagekit.frontend.parts import describe, parts_of, with_parts
 from stagekit.frontend.python_calls import OMITTED, Builtin, run_native
 from stagekit.frontend.texts import shown
 from stagekit.frontend.values import STAND_INS, Array, Closure, Number, escaped, holds_run_time

@@ -23,7 +23,6 @@ from stagekit.diagnostics import StagekitError, shown
 from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.frontend import builtins, effects, language, objects, overloads
 from stagekit.frontend.assignments import binding_scope
-from stagekit.frontend.control import describe
 from stagekit.frontend.direct import run as run_direct
 from stagekit.frontend.errors import BadCall, NotCallable, ReturnOnSomePaths
 from stagekit.frontend.evaluation import ROUTES, Site, evaluate
@@ -32,6 +31,7 @@ from stagekit.frontend.journal import Location
 from stagekit.frontend.language import bind
 from stagekit.frontend.markers import constexpr
 from stagekit.frontend.numbers import is_numeric
+from stagekit.frontend.parts import describe
 from stagekit.frontend.python_calls import HandedOut, carry_out
 from stagekit.frontend.source import Snapshot, Source, all_nodes, bare_signature, names_of, remembered
 from stagekit.frontend.state import lookup, own_attributes

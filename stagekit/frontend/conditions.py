@@ -11,11 +11,12 @@ from typing import Any
 from stagekit import dtypes
 from stagekit.diagnostics import Loc
 from stagekit.frontend import arrays, rangeloop
-from stagekit.frontend.control import Join, branch, describe, trace_arms
+from stagekit.frontend.control import Join, branch, trace_arms
 from stagekit.frontend.errors import BadOperands
 from stagekit.frontend.evaluation import Site, evaluate, first_answer, user_method
 from stagekit.frontend.iteration import forget_position, items_of
 from stagekit.frontend.numbers import COMPARISONS, USUAL, default_dtype, is_literal, is_numeric
+from stagekit.frontend.parts import describe
 from stagekit.frontend.tracer import Assigned, Frame, Thunk, Tracer
 from stagekit.frontend.values import STAND_INS, Address, Array, Number, StagedRange, holds_run_time, is_dataclass_with
 

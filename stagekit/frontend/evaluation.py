@@ -11,10 +11,10 @@ from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 from stagekit.diagnostics import PACKAGE, Diagnostic, InternalError, Loc, StagekitError
-from stagekit.frontend.control import describe
 from stagekit.frontend.errors import RunTimeValue, StagingError, StaticFailure
 from stagekit.frontend.journal import Journal
 from stagekit.frontend.numbers import is_numeric
+from stagekit.frontend.parts import describe
 from stagekit.frontend.state import ATOMIC_TYPES, is_atomic, lookup
 from stagekit.frontend.tracer import BecomesRunTime, Frame, TraceAgain, Tracer
 from stagekit.frontend.values import STAND_INS, AskedTooEarly, is_fixed, is_generated

@@ -12,12 +12,12 @@ from stagekit.frontend.assignments import assign, binding_scope
 from stagekit.frontend.calls import make_closure
 from stagekit.frontend.captures import read_free
 from stagekit.frontend.conditions import condition, trace_bool, trace_compare, trace_conditional
-from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall, UnboundLocal, UnknownName
 from stagekit.frontend.evaluation import EVALUATORS, Site, evaluate
 from stagekit.frontend.iteration import each, items_of, iterator, source_of, thunks_of
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.operators import trace_binary, trace_unary
+from stagekit.frontend.parts import describe
 from stagekit.frontend.source import Names, names_of
 from stagekit.frontend.state import ATOMIC_TYPES
 from stagekit.frontend.texts import trace_joined

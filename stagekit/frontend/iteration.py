@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from stagekit.diagnostics import StagekitError
-from stagekit.frontend.control import describe
 from stagekit.frontend.errors import NotIterable, RunTimeValue, UnrollBudget
 from stagekit.frontend.evaluation import Site, user_method
 from stagekit.frontend.familiar import SPREAD
+from stagekit.frontend.parts import describe
 from stagekit.frontend.state import BUILT_IN_CONTAINERS, lookup
 from stagekit.frontend.tracer import Thunk, Tracer
 from stagekit.frontend.values import STAND_INS, Generator, Poison, StaticRange, mapper_of

@@ -23,7 +23,6 @@ from stagekit.dtypes import DType
 from stagekit.frontend import expressions, loop_statements, outside  # noqa: F401  they fill tables, of nodes and of calls
 from stagekit.frontend.breakpoints import Scene
 from stagekit.frontend.captures import Captures
-from stagekit.frontend.control import describe
 from stagekit.frontend.direct import run_at
 from stagekit.frontend.errors import (
     BadBlockSize,
@@ -42,6 +41,7 @@ from stagekit.frontend.library import launched_threads, wrong_block
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeOp, Tensor
 from stagekit.frontend.numbers import default_dtype, is_numeric
 from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg
+from stagekit.frontend.parts import describe
 from stagekit.frontend.polling import polling_loops
 from stagekit.frontend.sequential import Apart, Equal, Layout, sequential
 from stagekit.frontend.source import Source

@@ -19,7 +19,6 @@ from stagekit import dtypes
 from stagekit.diagnostics import DIVISION, called, hide_frames, shown
 from stagekit.dtypes import DType
 from stagekit.frontend import arrays, attributes, effects, ordered
-from stagekit.frontend.control import describe
 from stagekit.frontend.errors import (
     NO_GPU,
     BadCall,
@@ -35,6 +34,7 @@ from stagekit.frontend.facts import Unanswerable
 from stagekit.frontend.markers import MAX_ALIGN, is_alignment
 from stagekit.frontend.numbers import default_dtype, is_numeric
 from stagekit.frontend.overloads import chosen
+from stagekit.frontend.parts import describe
 from stagekit.frontend.source import name_given_to
 from stagekit.frontend.values import Address, Array, Extent, Number, StaticRange, holds_run_time
 from stagekit.frozen import frozen

@@ -18,18 +18,10 @@ from stagekit.frontend.control import (
     Places,
     assigned_here,
     common_dtype,
-    describe,
     filled_like,
     is_weak_number,
     join_dtype,
-    leaves_of,
-    note_parts,
     note_widening,
-    parts_of,
-    rebuild,
-    same_shape,
-    same_static,
-    settled,
     wrapped,
     zero_of,
 )
@@ -37,6 +29,7 @@ from stagekit.frontend.errors import LoopTypeChange, MaybeUndefined, RunTimeValu
 from stagekit.frontend.facts import Polynomial
 from stagekit.frontend.journal import MISSING, Change, Location, holders, is_alone, may_merge
 from stagekit.frontend.numbers import is_numeric, own_type
+from stagekit.frontend.parts import describe, leaves_of, note_parts, parts_of, rebuild, same_shape, same_static, settled
 from stagekit.frontend.tracer import VALUE, Assigned, BecomesRunTime, Frame, Tracer
 from stagekit.frontend.values import Address, Generator, Number, Partial, Poison, is_run_time
 from stagekit.frozen import frozen

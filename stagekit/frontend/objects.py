@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from stagekit.frontend import arrays, attributes, containers, rangeloop
-from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadIndex, NoAttribute, NotCallable, StaticFailure
 from stagekit.frontend.evaluation import UNROLL, Site, user_method
 from stagekit.frontend.familiar import name_here
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.numbers import is_numeric
+from stagekit.frontend.parts import describe
 from stagekit.frontend.source import remembered
 from stagekit.frontend.state import lookup, own_attributes
 from stagekit.frontend.tracer import CLOSE, Tracer, suggest

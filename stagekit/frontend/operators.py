@@ -13,7 +13,6 @@ from stagekit import dtypes
 from stagekit.dtypes import DType
 from stagekit.frontend import arrays, objects
 from stagekit.frontend.conditions import condition, negate_condition
-from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadOperands
 from stagekit.frontend.evaluation import EVALUATORS, NO_KEYWORDS, Site, by_method, evaluate, user_method
 from stagekit.frontend.numbers import (
@@ -26,6 +25,7 @@ from stagekit.frontend.numbers import (
     is_numeric,
     meet,
 )
+from stagekit.frontend.parts import describe
 from stagekit.frontend.texts import bounded_format
 from stagekit.frontend.tracer import Frame
 from stagekit.frontend.values import STAND_INS, Address, Array, Number, holds_run_time

@@ -20,11 +20,11 @@ import numpy as np
 from stagekit.diagnostics import OUTSIDE, CallError, Loc, frame_of_user, shown
 from stagekit.dtypes import DType, NotConvertible, bool_, dtype_from_numpy, float64
 from stagekit.frontend import language
-from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadOperands
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.numbers import converted, is_literal, meet
 from stagekit.frontend.overloads import bind, fold, known, no_overload, same_shape, sample
+from stagekit.frontend.parts import describe
 from stagekit.frontend.source import characters
 from stagekit.frontend.values import STAND_INS
 from stagekit.ir import Intrinsic

@@ -16,10 +16,10 @@ from stagekit import dtypes
 from stagekit.diagnostics import counted, shown
 from stagekit.dtypes import DType, dtype_from_numpy, true_divide_dtype
 from stagekit.frontend import arrays, effects
-from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall, BadOperands, NoOverload
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.numbers import converted, default_dtype, is_literal, is_numeric, meet, out_of_range
+from stagekit.frontend.parts import describe
 from stagekit.frontend.tracer import suggest
 from stagekit.frontend.values import Address, Array, Number, holds_run_time
 from stagekit.ir import PURE, Effect, Intrinsic, Param, Pointer, Scalar, Sig, Type, Value

@@ -17,10 +17,10 @@ from types import BuiltinFunctionType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 from stagekit.diagnostics import StagekitError
-from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.iteration import note_use, own_iterators, refuse_endless, values_of
+from stagekit.frontend.parts import describe
 from stagekit.frontend.values import Closure, Generator, Number, is_native, is_open
 
 Builtin = Callable[..., Any]  # (site, *args, **kwargs): the staged meaning of a Python function

@@ -9,7 +9,7 @@ from stagekit import dtypes
 from stagekit.diagnostics import DIVISION, Loc, Note
 from stagekit.dtypes import DType
 from stagekit.frontend.arrays import the_number_in
-from stagekit.frontend.control import describe, join_dtype, repair_of_join
+from stagekit.frontend.control import join_dtype, repair_of_join
 from stagekit.frontend.errors import (
     BadOperands,
     JoinMismatch,
@@ -21,6 +21,7 @@ from stagekit.frontend.errors import (
 from stagekit.frontend.extents import interval_of
 from stagekit.frontend.journal import MISSING
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric
+from stagekit.frontend.parts import describe
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Number, Poison, StagedRange
 from stagekit.frozen import frozen

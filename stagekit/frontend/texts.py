@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.frontend.control import describe
 from stagekit.frontend.errors import BadCall
 from stagekit.frontend.evaluation import Site, evaluate
 from stagekit.frontend.numbers import default_dtype
+from stagekit.frontend.parts import describe
 from stagekit.frontend.tracer import Frame
 from stagekit.frontend.values import Number, Text, escaped, holds_run_time
 from stagekit.ir import Value
