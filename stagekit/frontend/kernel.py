@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -298,11 +298,12 @@ class _Trace:
         waits: tuple[str, ...] = ()
         facts = [Fact(holds, text, KernelEntry.GENERAL) for holds, text in self.tracer.facts.found()]
         apart: tuple[ArgumentsApart, ...] = ()
+        constant = frozenset[Value]()
         if self.tracer.is_block_level:
             ordered = sequential(
                 Function(self.request.symbol, body), self._threads_of_block(), self._sized(), self._given()
             )
-            body, waits = ordered.function.body, ordered.waits
+            body, waits, constant = ordered.function.body, ordered.waits, ordered.constant
             apart = tuple(self._arguments_apart(each) for each in ordered.apart)
             facts += [self._fact(each) for each in ordered.apart]
         grid_axes = _grid_axes(body) if style == "block" else (0, 1, 2)
@@ -320,7 +321,9 @@ class _Trace:
             specs, launch, needs = _renumbered((specs, launch, needs), number)
         slots = tuple(self.slots[i] for i in needed)
         body = Block(tuple(self.params[i] for i in needed), body.ops)
-        function = Function(self.request.symbol, body, self._attributes(block, slots))
+        function = Function(
+            self.request.symbol, body, self._attributes(block, slots, [p in constant for p in body.params])
+        )
         defaults = tuple(p.default for p in self.request.parameters.run_time)
         return Traced(
             function=function,
@@ -411,7 +414,7 @@ class _Trace:
         return [i for i, (slot, param) in rows if slot.kind in ("address", "value") or param in used or i in asked]
 
     def _attributes(
-        self, block: tuple[int, int, int] | None, slots: tuple[ParamSlot, ...]
+        self, block: tuple[int, int, int] | None, slots: tuple[ParamSlot, ...], constant: Sequence[bool]
     ) -> tuple[tuple[str, Any], ...]:
         """Return the function's attributes that say something.
 
@@ -428,6 +431,7 @@ class _Trace:
             "max_registers": options.max_registers,
             "block": block,
             "align": None if is_usual else aligns,
+            "constant": tuple(constant) if any(constant) else None,
         }
         return tuple((name, value) for name, value in rows.items() if value)
 

@@ -63,11 +63,12 @@ class Apart(NamedTuple):
 
 @frozen(slots=False)
 class Sequential:
-    """What `sequential` makes. waits: why there is each barrier, in words."""
+    """What `sequential` makes. waits: why there is each barrier, in words. constant: arguments that nothing writes meanwhile."""
 
     function: Function
     waits: tuple[str, ...]
     apart: tuple[Apart, ...]
+    constant: frozenset[Value]
 
 
 def sequential(
@@ -84,6 +85,7 @@ def sequential(
     order = _Order(fn.body, threads, once.conditions, sized, given)
     if threads > 1:
         order.find()
+    constant = order.constant(fn.params)
 
     def begin(op: ops.Statement, b: Builder) -> Sequence[Value]:
         if op in order.reasons:
@@ -92,7 +94,10 @@ def sequential(
 
     waits = tuple(dict.fromkeys(order.reasons.values()))
     return Sequential(
-        rewrite(fn, {ops.Statement: begin}), waits, tuple(Apart(*pair, same) for pair, same in order.apart.items())
+        rewrite(fn, {ops.Statement: begin}),
+        waits,
+        tuple(Apart(*pair, same) for pair, same in order.apart.items()),
+        constant,
     )
 
 
@@ -390,6 +395,40 @@ class _Order:
             other = other._replace(per_thread=one.per_thread)
         apart = {y - x for x in a.masks for y in b.masks}
         return meets(one, other._replace(constant=0), apart, self.threads)
+
+    # -- what nothing writes ------------------------------------------------------------------------------------
+
+    def constant(self, params: Sequence[Value]) -> frozenset[Value]:
+        """Return the arguments of which nothing writes an element while the kernel runs.
+
+        One that must be apart from an array that is written is asked to be apart from all of these, unless it may be one of them
+        in work in place. A kernel that acquires what others wrote has none.
+        """
+        every = walk(self.body)
+        if any((type(op) is ops.InlineAsm and op.effects) or ordering(op)[0] for op in every):
+            return frozenset()
+        written = flow.written(self.body, self.comes_from) - self.comes_from.keys()
+        written -= {op.result for op in every if isinstance(op, ops.Alloc)}
+        if not written <= self.sized.keys():
+            return frozenset()
+        targets = [param for param in params if param in written]
+        return frozenset(p for p in params if p in self.sized and p not in written and self.is_apart(p, targets))
+
+    def is_apart(self, array: Value, targets: Iterable[Value]) -> bool:
+        """Return whether `array` overlaps none of `targets`, which is asked of all if it was asked of one."""
+        pairs = [(other, array) if (other, array) in self.apart else (array, other) for other in targets]
+        if {self.apart[pair] for pair in pairs if pair in self.apart} != {None}:
+            return False
+        new = [pair for pair in pairs if pair not in self.apart]
+        if any(self.could_be_same(*pair) for pair in new):
+            return False
+        if self.given is not None and any(self.given.get(pair, ()) is not None for pair in new):
+            return False
+        self.apart.update(dict.fromkeys(new))
+        return True
+
+    def could_be_same(self, one: Value, other: Value) -> bool:
+        return one.type == other.type and self.sized[one].keys() == self.sized[other].keys()
 
 
 class _Contested(Exception):

@@ -31,6 +31,7 @@ from stagekit.passes.fold import fold
 from stagekit.passes.legalize import legalize
 from stagekit.passes.records import records
 from stagekit.passes.scalarize import scalarize
+from stagekit.passes.sink import sink
 
 _COMPILED: tuple[Pass, ...] = (
     records,  # before expand: it calls intrinsics
@@ -43,7 +44,7 @@ _COMPILED: tuple[Pass, ...] = (
 )
 
 PASSES: dict[str, tuple[Pass, ...]] = {
-    "cuda": _COMPILED,
+    "cuda": (*_COMPILED, sink),
     "cpu": _COMPILED,
     "interp": (expand, scalarize),  # it runs what was written: nothing folded, no load removed
 }

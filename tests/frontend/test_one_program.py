@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit.lib.layout import cpu_threads, default_threads
+from stagekit.testing import force_entry
 from tests.places import each_place, on_cpu, run
 
 BLOCKS = (1, 2, 5, 31, 32, 33, 64, 100, 256, 1000, 1024, 1025, 2048, 3001)
@@ -622,6 +623,82 @@ def test_of_a_pointer_nobody_knows_where_it_ends():
         sk.store(B + sk.arange(0, BLOCK), sk.load(A + sk.arange(0, BLOCK)))
 
     assert len(kernel.specialize(BLOCK=64).trace().waits) == 1
+
+
+# -- arguments that nothing writes ---------------------------------------------------------------------------------------------
+
+VECTOR = sk.Tensor((None,), sk.int32)
+SUMS = sk.Tensor((None, None), sk.int32)
+
+
+@sk.jit
+def weighted(x: VECTOR, weight: VECTOR, out: VECTOR, sums: sk.Array | None, prepare: sk.constexpr, BLOCK: sk.constexpr):
+    """Threads wait between what is written to `sums` and what is read of `weight`, but not between that and `out`."""
+    i = sk.arange(0, BLOCK)
+    prepare(x)
+    y = sk.load(x + i)
+    if sums is not None:
+        sums[(0,) * sums.ndim] = sk.reduce_sum(y)
+    largest = sk.reduce_max(y)
+    sk.store(out + i, y - largest)
+    sk.store(out + i, sk.load(out + i) * sk.load(weight + (BLOCK - 1 - i)))
+
+
+def constant(kernel, entry: str) -> set[str]:
+    """Return the names of the arguments that machine code may read at any time."""
+    fn = force_entry(kernel, entry).trace().function
+    return {param.name for param, holds in zip(fn.params, fn.attribute("constant", ())) if holds}
+
+
+def test_an_argument_that_must_be_apart_from_what_is_written_is_apart_from_all_of_it_and_constant():
+    kernel = weighted.specialize(sums=None, prepare=lambda x: None, BLOCK=64)
+    with_sums = weighted.specialize(sums=SUMS, prepare=lambda x: None, BLOCK=64)
+
+    for each in (kernel, with_sums):
+        assert [constant(each, entry) for entry in ("quick", "general", "overlapping")] == [
+            {"weight"},
+            {"weight"},
+            set(),
+        ]
+    assert "`weight` and `sums` do not overlap" in str(force_entry(with_sums, "quick").report())
+    assert "ld.global.nc" in force_entry(kernel, "quick").ptx
+    assert "ld.global.nc" not in force_entry(kernel, "overlapping").ptx
+
+
+def test_an_argument_that_may_be_written_in_place_is_not_asked_to_be_apart():
+    """`weight` is apart from `out`, and may be `sums`: threads wait in between."""
+    kernel = weighted.specialize(sums=VECTOR, prepare=lambda x: None, BLOCK=64)
+    ones = np.ones(64, np.int32)
+    found = ones.copy()
+
+    assert constant(kernel, "quick") == set()
+    kernel[1](ones, found, np.zeros(64, np.int32), found)
+    assert "overlapping" not in kernel.explain()
+    assert found[:2].tolist() == [64, 1]
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        lambda x: sk.threadfence(),
+        lambda x: sk.inline_asm("prefetch.global.L2 [$0];", "l", [x + 0], None, host=lambda pointer: None),
+    ],
+    ids=["others wrote it", "inline PTX"],
+)
+def test_nothing_is_constant_where_more_may_be_written_than_arguments_tell(prepare):
+    assert constant(weighted.specialize(sums=None, prepare=prepare, BLOCK=64), "quick") == set()
+
+
+def test_nothing_is_constant_beside_a_pointer_that_is_written():
+    @sk.jit
+    def kernel(weight: VECTOR, out: VECTOR, count: sk.Pointer(sk.int32), BLOCK: sk.constexpr):
+        i = sk.arange(0, BLOCK)
+        sk.store(out + i, sk.load(weight + (BLOCK - 1 - i)))
+        sk.store(out + i, sk.load(weight + i))
+        if BLOCK > 64:
+            sk.atomic_add(count, 1)
+
+    assert [constant(kernel.specialize(BLOCK=block), "quick") for block in (64, 128)] == [{"weight"}, set()]
 
 
 # -- threads of their own -----------------------------------------------------------------------------------------------------

@@ -11,9 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stagekit as sk
-from stagekit.backends import ptxas
-from stagekit.kernels.normalizing import layernorm_kernel, rmsnorm_kernel, softmax_kernel
-from stagekit.kernels.pointwise import elementwise_kernel
 from stagekit.testing import force_entry, run_in_python
 from tests import places
 
@@ -232,28 +229,6 @@ def test_a_known_stride_of_1_and_conditions_of_the_block_leave_wide_accesses(mas
     found = [copy.specialize(x=array, out=array, n=sk.int32, STRIDE=stride).ptx for stride in (1, 2)]
 
     assert [ptx.count(".v4.") for ptx in found] == [4, 0]
-
-
-def added(x, y):
-    return x + y
-
-
-def kernels(dtype):
-    absent = dict.fromkeys("cdefgh")
-    yield "add", elementwise_kernel(added, ((dtype, 1),) * 2, (dtype, 1), False, 1024).specialize(**absent)
-    for columns in (1024, 4096, 8192, 32_768):
-        yield f"softmax {columns}", softmax_kernel(dtype, columns, True).specialize()
-    for columns in (1024, 4096, 8192):
-        yield f"rmsnorm {columns}", rmsnorm_kernel(dtype, dtype, columns, True).specialize(residual=None)
-        yield f"layernorm {columns}", layernorm_kernel(dtype, dtype, columns, True).specialize(residual=None)
-
-
-@pytest.mark.parametrize("dtype", [sk.float32, sk.bfloat16], ids=lambda dtype: dtype.name)
-def test_row_kernels_access_16_bytes_at_once_and_spill_nothing(dtype) -> None:
-    for name, kernel in kernels(dtype):
-        code = ptxas.disassemble(ptxas.assemble(kernel.ptx).cubin)
-        accesses = set(re.findall(r"\b(?:LDG|STG|LDL|STL|LD|ST)\b[.\w]*", code))
-        assert accesses == {"LDG.E.128", "STG.E.128"}, (name, accesses)
 
 
 MOVES = {  # what a turn makes of a pointer, and whether vectors stay whole where arguments allow

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagekit.intrinsics import by_name
-from stagekit.ir import Function
+from stagekit.ir import Function, flow
 from stagekit.ir.printer import print_function
 from stagekit.ir.verifier import verify
 from stagekit.passes import PassContext
 from stagekit.passes.pipeline import PASSES, lower
+from stagekit.passes.sink import sink
 from tests.passes.evaluator import behaviour
 from tests.passes.programs import programs
 from tests.same_ir import same_ir
@@ -53,6 +56,18 @@ def test_cuda_keeps_meaning_but_for_asserts(text: str, seed: int) -> None:
     expected.reports = [r for r in expected.reports if r[0] == "print"]
 
     assert expected == behaviour(lower(fn, CUDA, hooks=()), seed)
+
+
+@given(text=programs(), seed=st.integers(0, 3))
+@settings(max_examples=50, deadline=None)
+def test_sinking_keeps_meaning_where_nothing_writes_to_some_arguments(text: str, seed: int) -> None:
+    fn = parsed(text)
+    written = flow.written(fn.body, flow.sources(fn.body))
+    known = dataclasses.replace(fn, attributes=(("constant", tuple([p not in written for p in fn.params])),))
+
+    moved = sink(known, CUDA)
+    verify(moved)
+    assert behaviour(fn, seed) == behaviour(moved, seed)
 
 
 @given(text=programs(), order=st.permutations(["fold", "cse", "dce"]))

@@ -96,7 +96,7 @@ def test_order_of_passes() -> None:
     names = {target: [p.__name__ for p in passes] for target, passes in PASSES.items()}
     compiled = ["records", "expand", "scalarize", "legalize", "fold", "cse", "dce"]
 
-    assert {"cuda": compiled, "cpu": compiled, "interp": ["expand", "scalarize"]} == names
+    assert {"cuda": [*compiled, "sink"], "cpu": compiled, "interp": ["expand", "scalarize"]} == names
     assert set(TARGETS) == PASSES.keys()
 
 
@@ -257,11 +257,12 @@ def test_rewriting_nothing_gives_the_same_function() -> None:
 
 
 def long_program(op_count: int, seed: int) -> Function:
-    """Straight code and branches over float16 and float32, of about `op_count` ops."""
+    """Straight code and branches over float16 and float32, of about `op_count` ops, and a vector."""
     random_ = random.Random(seed)
     a, n = Value(Pointer(float32, Space.GLOBAL), "A"), Value(INDEX, "n")
     b = Builder(UNKNOWN, (a, n))
     i = n
+    b.splat(n, 2)
     while b.op_count < op_count:
         i = b.add(i, b.index(random_.randrange(100)))
         x = b.load(b.offset(a, i))
@@ -279,7 +280,7 @@ def long_program(op_count: int, seed: int) -> Function:
     return Function("long", b.current.done(), (("block", (64, 1, 1)),))
 
 
-@pytest.mark.parametrize("each", PASSES["cpu"], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("each", PASSES["cuda"], ids=lambda p: p.__name__)
 def test_a_pass_is_linear(each: Pass) -> None:
     """Counted in calls of Python functions, not in seconds: twice the ops, hardly more than twice the calls."""
     small, large = (calls_of(each, long_program(op_count, 1)) for op_count in (200, 400))

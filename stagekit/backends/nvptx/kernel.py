@@ -113,10 +113,12 @@ def _llvm_text(fn: Function, entry: str, target: GpuTarget) -> tuple[str, Shared
 def _bind_parameters(e: Emitter, fn: Function) -> str:
     """Bind the parameters of `fn` and return the text of their list; a bool arrives as a byte."""
     aligns = itertools.chain(fn.attribute("align", ()), itertools.repeat(0))  # 0: of a parameter that a pass has added
+    constant = itertools.chain(fn.attribute("constant", ()), itertools.repeat(False))
     texts = []
-    for index, (value, align) in enumerate(zip(fn.params, aligns)):
+    for index, (value, align, is_constant) in enumerate(zip(fn.params, aligns, constant)):
         name, is_bool = f"%p{index}", value.type == BOOL
-        texts.append(f"{'i8' if is_bool else e.type(value)} noundef {f'align {align} ' if align else ''}{name}")
+        known = f"{f'align {align} ' if align else ''}{'noalias readonly ' if is_constant else ''}"
+        texts.append(f"{'i8' if is_bool else e.type(value)} noundef {known}{name}")
         e.operands[value] = e.w.emit(f"icmp ne i8 {name}, 0") if is_bool else name
     return ", ".join(texts)
 

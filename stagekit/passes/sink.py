@@ -1,0 +1,78 @@
+"""Compute each thing where it is first needed, so that fewer registers hold what waits for its turn.
+
+    w0 = load(w)      w1 = load(w + 8)              w0 = load(w)      store(out, x0 * w0)
+    y0 = x0 * w0      y1 = x1 * w1          ->      w1 = load(w + 8)  store(out + 8, x1 * w1)
+    store(out, y0)    store(out + 8, y1)
+
+An operation on tiles is done for all vectors of a thread before the next one begins, and all are alive meanwhile. So this is for
+functions that have vectors. Pure ops move, and loads of what nothing writes (the attribute `constant`) past stores alone: what
+is loaded before threads wait for each other arrives while they do. No op leaves its block, and all others keep their order.
+Linear.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from stagekit.ir import Block, Effect, Function, Op, Value, Vector, flow, ops, walk
+from stagekit.passes import PassContext
+
+_MOVABLE = frozenset({Effect.VARYING})
+
+
+def sink(fn: Function, context: PassContext) -> Function:
+    """Move pure ops, and loads of arguments that are constant, down to what needs them."""
+    if not any(isinstance(result.type, Vector) for op in walk(fn.body) for result in op.results):
+        return fn
+    return dataclasses.replace(fn, body=_Sinking(fn).block(fn.body))
+
+
+class _Sinking:
+    def __init__(self, fn: Function) -> None:
+        self.constant = {param for param, holds in zip(fn.params, fn.attribute("constant", ())) if holds}
+        self.comes_from = flow.sources(fn.body)
+
+    def block(self, block: Block) -> Block:
+        """Return `block` with its ops, and those of the bodies in it, in the order in which they are needed."""
+        found: list[Op] = []
+        waiting: dict[Value, Op] = {}  # by their results, the ops that no op has needed yet
+        for op in block.ops:
+            if self.may_move(op):
+                waiting.update(dict.fromkeys(op.results, op))
+                continue
+            if type(op) is not ops.Store:
+                _take([value for value, each in waiting.items() if type(each) is ops.Load], waiting, found)
+            _take(_read(op), waiting, found)
+            found.append(op.with_bodies(list(map(self.block, op.bodies()))) if op.BODY_FIELDS else op)
+        return Block(block.params, tuple(found))
+
+    def may_move(self, op: Op) -> bool:
+        if op.BODY_FIELDS or op.is_terminator or type(op) is ops.Alloc:
+            return False
+        if type(op) is not ops.Load:
+            return op.effects <= _MOVABLE
+        roots = {value for value in flow.upstream([op.pointer], self.comes_from) if value not in self.comes_from}
+        return roots <= self.constant
+
+
+def _read(op: Op) -> list[Value]:
+    """Return the values that an op reads, and those that ops in its bodies read."""
+    inside = [each for body in op.bodies() for each in walk(body)]
+    return [value for each in (op, *inside) for value in each.operands()]
+
+
+def _take(values: Iterable[Value], waiting: dict[Value, Op], found: list[Op]) -> None:
+    """Move the ops that compute `values` to `found`, each behind those that it needs itself."""
+    opened, path = [iter(values)], list[Op]()
+    while opened:
+        needed = next((waiting[value] for value in opened[-1] if value in waiting), None)
+        if needed is not None:
+            for each in needed.results:
+                del waiting[each]
+            path.append(needed)
+            opened.append(iter(needed.operands()))
+            continue
+        opened.pop()
+        if path:
+            found.append(path.pop())
