@@ -3,9 +3,8 @@
     python benchmarks/blocks.py [--quick] [--only softmax,rmsnorm] [--rounds 25] [--json FILE]
 
 Needs a GPU, torch and Triton. All three alternate in one process; before each launch the L2 cache is overwritten, and CUDA events
-stand around it. Triton runs with the best of 1 to 16 warps, found for each row before; ours
-without choices, but softmax and cross-entropy with `fastmath=True`, which leaves divisions approximate. TB/s: of what must be
-read and written, by the median time. ratio: Triton's time by ours in the same round, median and quartiles over all rounds;
+stand around it. Triton runs with the best of 1 to 16 warps, found for each row before, ours without choices. TB/s: of what must
+be read and written, by the median time. ratio: Triton's time by ours in the same round, median and quartiles over all rounds;
 above 1 ours is faster. The interval of a geometric mean is the 95 % of a bootstrap over rounds. Results are compared with torch's
 first.
 """
@@ -78,14 +77,14 @@ def our_launch(kernel: str, data: Data) -> Launch:
         flat = [each.reshape(count) for each in (data.out, data.x, data.y)]
         return made.prepare[sk.cdiv(count, piece)](*flat)
     if kernel == "softmax":
-        return normalizing.softmax_kernel(dtype, *tile, fastmath=True).prepare[rows](data.x, data.out)
+        return normalizing.softmax_kernel(dtype, *tile).prepare[rows](data.x, data.out)
     if kernel == "rmsnorm":
         made = normalizing.rmsnorm_kernel(dtype, dtype, *tile)
         return made.prepare[rows](data.x, None, data.weight, data.out, data.eps)
     if kernel == "layernorm":
         made = normalizing.layernorm_kernel(dtype, dtype, *tile)
         return made.prepare[rows](data.x, None, data.weight, data.bias, data.out, data.eps)
-    made = losses.cross_entropy_kernel(dtype, dtype_of(data.targets), *tile, fastmath=True)
+    made = losses.cross_entropy_kernel(dtype, dtype_of(data.targets), *tile)
     return made.prepare[rows](data.x, data.targets, data.losses, data.out, 1.0, -100)
 
 

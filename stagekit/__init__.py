@@ -46,6 +46,7 @@ from stagekit.frontend.library import block_threads as _block_threads
 from stagekit.frontend.library import choose as _choose
 from stagekit.frontend.library import combined as _combined
 from stagekit.frontend.library import dtype_of as _dtype_of
+from stagekit.frontend.library import in_order as _in_order
 from stagekit.frontend.library import in_vectors as _in_vectors
 from stagekit.frontend.library import is_for_cpu as _is_for_cpu
 from stagekit.frontend.library import is_multiple as _is_multiple

@@ -193,6 +193,14 @@ def is_for_cpu(site: Site) -> bool:
 
 
 @staged
+def in_order(site: Site) -> bool:
+    """Return whether the kernel is block-level; then what follows waits, where its accesses may meet earlier ones of others."""
+    if site.tracer.is_block_level:
+        site.tracer.builder.statement()
+    return site.tracer.is_block_level
+
+
+@staged
 def vector_width(site: Site) -> int:
     """Return how many elements of the kernel's arrays 16 bytes hold, 8 at most: by the smallest of 2 bytes or more.
 

@@ -133,7 +133,8 @@ class Intrinsic:
     lower, lower_fast: target -> lowering, or target -> (dtype of the first scalar argument -> lowering);
     `lower_fast` replaces it under `fastmath=True` where it has an entry.
     tolerance, fast_tolerance: how far a target, and cuda under `fastmath=True`, may be from the correctly rounded result, in
-    units in the last place of its dtype; 0 where nothing is said.
+    units in the last place of its dtype; 0 where nothing is said. flushes: on a GPU, 0 may stand for a float32 result below the
+    least normal number.
     evaluate: the meaning of a PURE intrinsic on NumPy arrays of the argument dtypes, lane by lane, any shape.
     integers_as_float: integer arguments are first converted as `/` does (`exp(3)`).
     bounds: the least and the greatest result of an index, on any target. level: whether a kernel that asks for it is written
@@ -158,6 +159,7 @@ class Intrinsic:
     evaluate: Callable[..., Any] | None = None
     tolerance: Mapping[str, float] = field(default_factory=dict)
     fast_tolerance: float = 0.0
+    flushes: bool = False
     integers_as_float: bool = False
     bounds: tuple[int, int] | None = None
     level: Literal["thread", "block"] | None = None

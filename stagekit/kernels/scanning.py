@@ -378,7 +378,7 @@ def selective_scan_backward(
     atomics take most of the time. The states are computed anew, those before each tile first.
     """
     batches, channels, length = u.shape
-    states, block = A.shape[1], min(SCANNED_TILE, power_of_two(length))
+    states, block = A.shape[1], min(SCANNED_TILE // 2, power_of_two(length))  # in registers
     before = empty(u, (batches, channels, max(sk.cdiv(length, block) - 1, 1), states), sk.float32)
     of_z = None if z is None else empty_like(z)
     sums = [None if each is None else _zeros(each, tuple(each.shape)) for each in (A, B, C, D)]

@@ -26,8 +26,10 @@ import stagekit as sk
 
 WARP = 32  # lanes of a full warp
 MAX_THREADS = 1024  # of a block
-_FEW_THREADS = 128  # up to so many elements a tile has a thread for each
-_PER_THREAD = 16  # elements of a long tile
+_FEW_ELEMENTS = 128  # a tile of so many has a thread for each
+_FEWEST_THREADS = 64  # of a longer one
+_PER_THREAD = 16  # elements of a long tile, or
+_VECTORS_PER_THREAD = 4  # so many vectors of them, where these are more elements
 _FEWEST_IN_VECTORS = 4  # elements of a thread; with fewer, taking vectors apart for memory costs as much as they save
 
 _ADD, _MULTIPLY, _LESS, _AND, _EQUAL = map(sk._operation, ("+", "*", "<", "&", "=="))
@@ -276,20 +278,21 @@ def width_for(shape: Shape, threads: int, most: int, axis: int = -1) -> int:
     return most
 
 
-def default_threads(extent: int) -> int:
-    """Return how many threads a tile gets where nothing else decides: one for each element up to 128, then 128, then whole warps.
+def default_threads(extent: int, width: int) -> int:
+    """Return how many threads a tile gets where nothing else decides: one for each element up to 128, then 64, then whole warps.
 
-    Up to 16,384 elements a thread has at most 16; above that the block has up to 1024 threads. Measured on an H200, rows of 1,024
-    elements went fastest with 64 to 128 threads, of 4,096 and 8,192 with 128 to 512, of 32,768 with 1,024.
+    From 1,024 elements on a thread has 16, or 32 where a vector has 8, and more than that where 1024 threads are not enough.
+    width: the elements of a vector of memory, at most. Measured on an H200: rows of 1,024 elements went fastest with 32 or 64
+    threads, of 4,096 and 8,192 with 128 to 512, of 8,190 float32, one element at a time, with 512, of 32,768 with 1,024.
     """
-    if extent <= _FEW_THREADS:
+    if extent <= _FEW_ELEMENTS:
         return extent
-    per_thread = max(_PER_THREAD, -(-extent // MAX_THREADS))
-    return max(_FEW_THREADS, _whole_warps(extent, per_thread))
+    per_thread = max(_PER_THREAD, _VECTORS_PER_THREAD * width, -(-extent // MAX_THREADS))
+    return max(_FEWEST_THREADS, _whole_warps(extent, per_thread))
 
 
 def cpu_threads(extent: int) -> int:
-    """Return `default_threads` for the CPU: one for each element up to 1024, else whole warps that share the elements evenly.
+    """Return the same for the CPU: one for each element up to 1024, else whole warps that share the elements evenly.
 
     There the lanes of a warp are one vector, so that more elements of a thread only make longer code.
     """

@@ -1,4 +1,4 @@
-"""Reductions over a warp, a block or a tile: shuffles, one shared buffer, two barriers. Every thread gets the result.
+"""Reductions over a warp, a block or a tile: shuffles, a shared buffer, a barrier. Every thread gets the result.
 
     total = sk.reduce_sum(x)                                            # x: a tile
     lower, upper = sk.reduce((x, x), lambda a, b: (sk.minimum(a[0], b[0]), sk.maximum(a[1], b[1])))
@@ -97,6 +97,7 @@ def _by_butterflies(value: Values, combiner: Combiner, warps: int) -> Values:
     everyone = 0xFFFFFFFF
     of_warp = _butterfly(value, combiner, WARP, everyone)
     scratch = [sk.alloc_shared((warps,), dtype) for dtype in combiner.dtypes]
+    is_ordered = sk._in_order()
     for array, number in zip(scratch, of_warp):
         sk.store(_ADD(array, sk.warp_id()), number, mask=_EQUAL(sk.lane_id(), 0))
     sk.syncthreads()
@@ -106,7 +107,8 @@ def _by_butterflies(value: Values, combiner: Combiner, warps: int) -> Values:
     others = combiner.identity or [None] * len(scratch)
     loaded = tuple([sk.load(_ADD(array, place), mask=mask, other=other) for array, other in zip(scratch, others)])
     total = _butterfly(loaded, combiner, group, everyone)
-    sk.syncthreads()  # in a loop, the next round writes to the same scratch
+    if not is_ordered:  # in a loop, the next round writes to the same scratch
+        sk.syncthreads()
     return total
 
 

@@ -367,10 +367,14 @@ def arange(start: int, stop: int) -> Tile:
 def _layout_of(shape: Shape, what: str) -> Layout:
     """Return how a tile of `shape` lies over the block as memory has it. The block gets as many threads as the tile wants."""
     extent = shape[0] if len(shape) == 1 else math.prod(shape)
-    threads = sk._block_threads(extent, what, cpu_threads if sk._is_for_cpu() else default_threads)
+    threads = sk._block_threads(extent, what, _default_threads)
     if extent > MAX_EXTENT:
         sk.static_assert(False, f"a tile has at most {MAX_EXTENT} elements, and {what} is {extent}")
     return blocked(shape, threads, width_for(shape, threads, sk._vector_width()))
+
+
+def _default_threads(extent: int) -> int:
+    return cpu_threads(extent) if sk._is_for_cpu() else default_threads(extent, sk._vector_width())
 
 
 @sk._direct

@@ -58,7 +58,7 @@ class Ramp:
                 known += [(axis, int(stride))] if stride else []
             else:
                 unknown.append((axis, stride))
-        starts, found = {(0,) * len(unknown): self._start(layout)}, dict[Any, Any]()
+        starts, found = {(0,) * len(unknown): self.start(layout)}, dict[Any, Any]()
 
         def element(index: tuple[int, ...]) -> Any:
             row = tuple([index[axis] for axis, _ in unknown])
@@ -72,7 +72,12 @@ class Ramp:
 
         return [element(index) for index in layout.offsets[::every]]
 
-    def _start(self, layout: Layout) -> Any:
+    def place(self, index: tuple[int, ...]) -> int:
+        """Return the element at an index, where base and strides are known."""
+        return int(self.base) + sum([int(stride) * each for stride, each in zip(self.strides, index)])
+
+    def start(self, layout: Layout) -> Any:
+        """Return this thread's first element."""
         axes = [axis for axis, stride in enumerate(self.strides) if not (type(stride) is int and stride == 0)]
         first = layout.first(axes)
         return functools.reduce(
@@ -80,7 +85,7 @@ class Ramp:
         )
 
     def parts(self, layout: Layout) -> list[Any]:
-        return sk._in_vectors(self.elements(layout), layout.widths) if layout.widths[0] > 1 else self.elements(layout)
+        return _in_vectors(self.elements(layout), layout)
 
     def align(self, layout: Layout) -> int | None:
         """Return the bytes that each vector of memory here is aligned to; None where vectors are not known to be aligned."""
@@ -105,9 +110,31 @@ class Limit:
     bound: Any
 
     def elements(self, layout: Layout, every: int = 1) -> list[Any]:
-        return _once_each(lambda each: _COMPARE[self.symbol](each, self.bound), self.ramp.elements(layout, every))
+        compare, reach = _COMPARE[self.symbol], self.reach(layout)
+        if reach is None:
+            return _once_each(lambda each: compare(each, self.bound), self.ramp.elements(layout, every))
+        near = sk.minimum(sk.maximum(self.bound, reach[0] - 1), reach[1] + 1)  # further off it decides nothing more
+        rest = _SUBTRACT(sk.int32(near), sk.int32(replace(self.ramp, base=sk.int64(0)).start(layout)))
+        places = [self.ramp.place(index) for index in layout.offsets[::every]]
+        found = {place: compare(sk.int32(place), rest) for place in dict.fromkeys(places)}
+        return [found[place] for place in places]
+
+    def reach(self, layout: Layout) -> tuple[int, int] | None:
+        """Return the least and the greatest of known numbers that are compared with an unknown bound, if they are of 32 bits.
+
+        Then the bound less what a thread adds is compared with what thread 0 has, in one instruction for each element.
+        """
+        ramp = self.ramp
+        are_known = all(isinstance(each, numbers.Integral) for each in (ramp.base, *ramp.strides))
+        if not are_known or isinstance(self.bound, numbers.Integral):
+            return None
+        ends = [int(stride) * (extent - 1) for stride, extent in zip(ramp.strides, layout.shape)]
+        lowest, highest = (int(ramp.base) + sum([pick(end, 0) for end in ends]) for pick in (min, max))
+        return (lowest, highest) if sk.int32.min < lowest and highest < sk.int32.max else None
 
     def parts(self, layout: Layout) -> list[Any]:
+        if self.reach(layout) is not None:
+            return _in_vectors(self.elements(layout), layout)
         return [_COMPARE[self.symbol](each, self.bound) for each in self.ramp.parts(layout)]
 
     def is_constant(self, width: int, axis: int) -> bool:
@@ -162,12 +189,15 @@ class Fill:
         return [self.value] * layout.count
 
     def parts(self, layout: Layout) -> list[Any]:
-        widths = layout.widths
-        values = [self.value] * len(widths)
-        return sk._in_vectors(values, widths) if widths[0] > 1 else values
+        return _in_vectors([self.value] * len(layout.widths), layout)
 
 
 Form = Ramp | Guard | Fill
+
+
+def _in_vectors(elements: list[Any], layout: Layout) -> list[Any]:
+    found: list[Any] = sk._in_vectors(elements, layout.widths) if layout.widths[0] > 1 else elements
+    return found
 
 
 def _times(number: Any, stride: Any) -> Any:

@@ -5,9 +5,9 @@
     store(out, y0)    store(out + 8, y1)
 
 An operation on tiles is done for all vectors of a thread before the next one begins, and all are alive meanwhile. So this is for
-functions that have vectors. Pure ops move, and loads of what nothing writes (the attribute `constant`) past stores alone: what
-is loaded before threads wait for each other arrives while they do. No op leaves its block, and all others keep their order.
-Linear.
+functions that have vectors. Pure ops move, and loads of what nothing writes (the attribute `constant`), past stores to global
+memory alone: what is loaded before threads wait for each other arrives while they do, and products of what is loaded from shared
+memory stay where each load is used up. No op leaves its block, and all others keep their order. Linear.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from stagekit.ir import Block, Effect, Function, Op, Value, Vector, flow, ops, walk
+from stagekit.ir import Block, Effect, Function, Op, Pointer, Space, Value, Vector, flow, ops, walk
 from stagekit.passes import PassContext
 
 _MOVABLE = frozenset({Effect.VARYING})
@@ -41,9 +41,9 @@ class _Sinking:
             if self.may_move(op):
                 waiting.update(dict.fromkeys(op.results, op))
                 continue
-            if type(op) is not ops.Store:
-                _take([value for value, each in waiting.items() if type(each) is ops.Load], waiting, found)
-            _take(_read(op), waiting, found)
+            _take(op.operands(), waiting, found)
+            if not _is_passed(op):
+                _take(list(waiting), waiting, found)
             found.append(op.with_bodies(list(map(self.block, op.bodies()))) if op.BODY_FIELDS else op)
         return Block(block.params, tuple(found))
 
@@ -56,10 +56,8 @@ class _Sinking:
         return roots <= self.constant
 
 
-def _read(op: Op) -> list[Value]:
-    """Return the values that an op reads, and those that ops in its bodies read."""
-    inside = [each for body in op.bodies() for each in walk(body)]
-    return [value for each in (op, *inside) for value in each.operands()]
+def _is_passed(op: Op) -> bool:
+    return isinstance(op, ops.Store) and isinstance(op.pointer.type, Pointer) and op.pointer.type.space is Space.GLOBAL
 
 
 def _take(values: Iterable[Value], waiting: dict[Value, Op], found: list[Op]) -> None:

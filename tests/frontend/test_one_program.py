@@ -722,7 +722,7 @@ def by_thread(out, BLOCK: sk.constexpr):
 def test_each_thread_acts_in_a_fragment_that_is_marked_so(place, block):
     (out,) = run(place, by_thread[(1,)], [np.zeros(3, np.int32)], block)
 
-    threads = (cpu_threads if place is on_cpu else default_threads)(block)
+    threads = cpu_threads(block) if place is on_cpu else default_threads(block, 4)
     held = -(-block // threads)
     assert out.tolist() == [-(-threads // 2) * held, threads // 2 * held, threads * held]
 

@@ -59,7 +59,7 @@ SPECIALISED = {
     "transpose": (kernels.transpose_kernel(BF16, 64), {}),
     "selective_scan": (kernels.selective_scan_kernel(BF16, 16, 1024), {"D": VECTOR, "z": SEQUENCES}),
     "selective_scan_backward": (
-        kernels.selective_scan_backward_kernel(BF16, 16, 1024),
+        kernels.selective_scan_backward_kernel(BF16, 16, 512),
         {"D": VECTOR, "D_gradient": VECTOR, "z": SEQUENCES, "z_gradient": SEQUENCES},
     ),
     "embedding_backward": (kernels.embedding_backward_kernel(BF16, sk.int64, F32, 4096), {}),

@@ -27,7 +27,7 @@ def placed(threads: int, width: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(placement, "width_for", lambda shape, threads, most, axis=-1: width)
         for name in ("default_threads", "cpu_threads"):
-            patch.setattr(placement, name, lambda extent: threads)
+            patch.setattr(placement, name, lambda *extent: threads)
         yield
 
 

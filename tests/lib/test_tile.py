@@ -33,26 +33,29 @@ def test_copy_is_exact_for_any_block_and_length(place, n, block):  # P38
     np.testing.assert_array_equal(out, x)
 
 
-EXTENTS = {
-    1: 1,
-    33: 33,
-    128: 128,
-    129: 128,
-    2048: 128,
-    2049: 160,
-    4096: 256,
-    8192: 512,
-    16_384: 1024,
-    32_768: 1024,
-    40_000: 1024,
+EXTENTS = {  # threads where a vector has 4 elements, and where it has 8
+    1: (1, 1),
+    33: (33, 33),
+    128: (128, 128),
+    129: (64, 64),
+    1024: (64, 64),
+    2048: (128, 64),
+    2049: (160, 96),
+    4096: (256, 128),
+    8192: (512, 256),
+    16_384: (1024, 512),
+    32_768: (1024, 1024),
+    40_000: (1024, 1024),
 }
 
 
 @pytest.mark.parametrize("extent", EXTENTS)
-def test_a_thread_holds_about_16_elements_on_a_gpu_and_as_few_as_can_be_on_the_cpu(extent):
-    kernel = copy.specialize(BLOCK=extent, src=sk.Pointer(sk.int8), dst=sk.Pointer(sk.int8), n=sk.int32)
+def test_a_thread_holds_16_or_32_elements_on_a_gpu_and_as_few_as_can_be_on_the_cpu(extent):
+    for dtype, threads in zip((sk.float32, sk.bfloat16), EXTENTS[extent]):
+        array = sk.Tensor((None,), dtype)
+        kernel = copy.specialize(BLOCK=extent, src=array, dst=array, n=sk.int32)
+        assert kernel.trace().block == (threads, 1, 1)
 
-    assert kernel.trace().block == (EXTENTS[extent], 1, 1)
     (threads, *others) = kernel.compile("cpu").block
     assert threads == extent if extent <= 1024 else 640 < threads <= 1024 and threads % 32 == 0
     assert others == [1, 1]

@@ -228,7 +228,7 @@ def test_a_known_stride_of_1_and_conditions_of_the_block_leave_wide_accesses(mas
     array = sk.Tensor((None,), sk.float32)
     found = [copy.specialize(x=array, out=array, n=sk.int32, STRIDE=stride).ptx for stride in (1, 2)]
 
-    assert [ptx.count(".v4.") for ptx in found] == [4, 0]
+    assert [ptx.count(".v4.") for ptx in found] == [8, 0]
 
 
 MOVES = {  # what a turn makes of a pointer, and whether vectors stay whole where arguments allow

@@ -1,0 +1,96 @@
+"""What kernels of the shelf become on a GPU: how wide they access memory, what stays in registers, and where threads wait."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import stagekit as sk
+from stagekit import kernels
+from stagekit.backends import ptxas
+from stagekit.testing import force_entry
+from tests.kernels.test_shelf import SPECIALISED
+
+COLUMNS = (1024, 8192, 32_768)  # one of 4,096 differs from one of 8,192 in its threads alone
+SCALARS = {  # accesses of single elements, by their size: a target, a loss, the logit and the gradient at the target
+    "cross-entropy": {
+        4: {"LDG.E.64": 1, "LDG.E": 1, "STG.E": 2},
+        2: {"LDG.E.64": 1, "LDG.E.U16": 1, "STG.E.U16": 1, "STG.E": 1},
+    }
+}
+
+
+def added(x: Any, y: Any) -> Any:
+    return x + y
+
+
+def rows_of(dtype: sk.DType) -> Iterator[tuple[str, int, sk.Specialization, tuple[int, int, int]]]:
+    """Yield name, elements of a row, the kernel, and how many arrays it reads once, reads as constants, and writes."""
+    rows, weight = sk.Tensor((None, None), dtype, strides=(None, 1)), sk.Tensor((None,), dtype, strides=(1,))
+    absent = dict.fromkeys("cdefgh")
+    add = kernels.elementwise_kernel(added, ((dtype, 1),) * 2, (dtype, 1), False, 1024)
+    yield "add", 1024, add.specialize(**absent), (2, 0, 1)
+    for n in COLUMNS:
+        norms = kernels.rmsnorm_kernel(dtype, dtype, n, True), kernels.layernorm_kernel(dtype, dtype, n, True)
+        loss = kernels.cross_entropy_kernel(dtype, sk.int64, n, True)
+        yield "softmax", n, kernels.softmax_kernel(dtype, n, True).specialize(), (1, 0, 1)
+        yield "rmsnorm", n, norms[0].specialize(residual=None), (1, 1, 1)
+        yield "layernorm", n, norms[1].specialize(residual=None, bias=weight), (1, 2, 1)
+        yield "cross-entropy", n, loss.specialize(gradient=rows), (1, 0, 1)
+
+
+@pytest.mark.parametrize("dtype", [sk.float32, sk.bfloat16], ids=lambda dtype: dtype.name)
+def test_rows_are_read_once_by_16_bytes_and_stay_in_registers(dtype: sk.DType) -> None:
+    """Nothing is spilled, no local memory is touched, and loads of a weight are of constants."""
+    wrong = {}
+    for name, columns, kernel, (read, constant, written) in rows_of(dtype):
+        quick = force_entry(kernel, "quick")
+        code = ptxas.assemble(quick.ptx)
+        threads = int(re.findall(r"\.reqntid (\d+)", quick.ptx)[0])
+        vectors = columns * dtype.itemsize // (16 * threads)
+        found = Counter(re.findall(r"\b(?:LDG|STG|LDL|STL|LD|ST)\b[.\w]*", ptxas.disassemble(code.cubin)))
+        wide = {"LDG.E.128": read, "LDG.E.128.CONSTANT": constant, "STG.E.128": written}
+        single = SCALARS.get(name, {}).get(dtype.itemsize, {})
+        expected = Counter({access: count * vectors for access, count in wide.items() if count}) + Counter(single)
+        if found != expected or code.resources.stack_bytes:
+            wrong[name, columns] = found, code.resources
+    assert wrong == {}
+
+
+BARRIERS = {  # in all, and those of them that the order of statements needs
+    "softmax": (2, 0),
+    "softmax of tiles": (2, 0),
+    "rmsnorm": (1, 0),
+    "layernorm": (2, 0),
+    "backward": (4, 0),
+    "backward of tiles": (4, 0),
+    "cross_entropy": (3, 1),  # before the gradient at the target is written again
+    "swiglu_backward": (0, 0),
+    "rope": (0, 0),
+    "dropout": (0, 0),
+    "sum": (1, 0),
+    "argmax": (1, 0),
+    "topk": (16, 0),
+    "cumsum": (11, 5),
+    "matmul": (2, 0),
+    "matmul of what is turned": (2, 0),
+    "transpose": (2, 0),
+    "selective_scan": (4, 0),
+    "selective_scan_backward": (11, 1),
+    "embedding_backward": (0, 0),
+    "quantize": (0, 0),
+    "adamw": (0, 0),
+}
+
+
+def test_threads_of_the_shelf_wait_as_often_as_is_needed() -> None:
+    """A reduction over a block waits once, for what its warps have found; in sorts and scans each round does."""
+    found = {}
+    for name, (kernel, types) in SPECIALISED.items():
+        quick = force_entry(kernel.specialize(**types), "quick")
+        found[name] = (quick.ptx.count("bar.sync"), len(quick.trace().waits))
+    assert found == BARRIERS
