@@ -24,7 +24,7 @@ BUDGETS = {  # rounded up to the next 50
     "kernels": 2_100,
     "lib": 3_400,
     "passes": 1_600,
-    "runtime": 3_550,
+    "runtime": 3_500,
     "testing": 2_550,
 }
 
