@@ -46,12 +46,21 @@ def registers_for(source: Layout, target: Layout) -> list[int] | None:
     return found
 
 
+def is_pointer(element: Any) -> bool:
+    """Return whether an element of a tile is an address: there is no memory for those."""
+    found = sk._linear(element)
+    return found is not None and bool(found[1])
+
+
 @sk._direct
 def moved(elements: list[Any], source: Layout, target: Layout) -> list[Any]:
     """Return a thread's elements as `target` has them, of those that it holds by `source`. Layouts of one number of elements."""
     found = registers_for(source, target)
     if found is not None:
         return [elements[register] for register in found]
+    if is_pointer(elements[0]):
+        hint = "reshape, repeat and add indices first, then the pointer: `x + (rows[:, None] * n + columns[None, :])`"
+        sk._refuse_shape(f"a tile of pointers, of shape {source.shape}, would have to move to other threads", hint)
     dtype = sk._dtype_of(elements[0])
     gap = best_gap((source, target), dtype.itemsize) if source.shape == target.shape else 0
     scratch = Scratch(source.shape, gap, dtype)

@@ -31,7 +31,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import stagekit as sk
-from stagekit.lib.conversion import element_at, moved
+from stagekit.lib.conversion import element_at, is_pointer, moved
 from stagekit.lib.layout import Layout, Shape, blocked, cpu_threads, default_threads, width_for
 from stagekit.lib.weak import RULES, Fill, Form, Guard, Ramp, Rule, is_alike, reshaped, scalar, spread
 
@@ -409,11 +409,16 @@ def _meeting(given: Sequence[Any]) -> tuple[Tile, list[Any]]:
 
 
 def _meeting_layout(tiles: Sequence[Tile]) -> Layout:
-    """Return the layout in which tiles meet: of those that hold something and have the common shape, the preferred one."""
+    """Return the layout in which tiles meet: of those that hold something and have the common shape, the preferred one; that of
+    pointers before all others, since these cannot move.
+    """
     shape = tiles[0].shape if all(t.shape == tiles[0].shape for t in tiles) else common_shape(tiles)
     whole = [tile for tile in tiles if tile.shape == shape and not tile.form]
     if not whole:
         return layout_for(shape)
+    for tile in whole if len(whole) > 1 else ():
+        if is_pointer(tile._held[0]):
+            return tile.layout
     return max([tile.layout for tile in whole], key=_preference) if len(whole) > 1 else whole[0].layout
 
 

@@ -260,10 +260,10 @@ def spread(form: Form, shape: Shape, rank: int) -> Form:
 
 def scalar(value: Any) -> Form | None:
     """Return an integer that an int64 holds, or a pointer, as a ramp without axes, a bool as a mask; None for other values."""
-    if type(value) is bool or getattr(value, "dtype", None) is sk.bool_:
-        return Guard((), (value,))
-    found = sk._linear(value)
-    return Ramp(found[0], (), found[1]) if found is not None else None
+    found = sk._linear(value)  # first: the dtype of a pointer is that of what it points to
+    if found is not None:
+        return Ramp(found[0], (), found[1])
+    return Guard((), (value,)) if type(value) is bool or getattr(value, "dtype", None) is sk.bool_ else None
 
 
 def _added(left: Any, right: Any) -> Form | None:
