@@ -55,6 +55,7 @@ from stagekit.frontend.library import linear as _linear
 from stagekit.frontend.library import load_vector as _load_vector
 from stagekit.frontend.library import refuse_index as _refuse_index
 from stagekit.frontend.library import refuse_shape as _refuse_shape
+from stagekit.frontend.library import start_of as _start_of
 from stagekit.frontend.library import store_vector as _store_vector
 from stagekit.frontend.library import takes_vectors as _takes_vectors
 from stagekit.frontend.library import vector_width as _vector_width

@@ -37,7 +37,7 @@ def pointer_to(site: Site, array: Array) -> Address:
     if not array.is_part:
         return array.base
     part = Indexed(array.name, (None,) * array.ndim, _values(array.shape), _values(array.strides))
-    return Address(site.tracer.builder.offset(array.base.value, site.tracer.builder.index(0), part))
+    return Address(site.tracer.builder.offset(array.base.value, site.tracer.builder.index(0), part), array.base.start)
 
 
 def index_value(site: Site, index: Any) -> Value:

@@ -206,7 +206,8 @@ class _Trace:
         if isinstance(arg, ScalarArg):
             self.specs.append(ScalarSpec(name, arg.dtype))
             return Number(self._slot("value", position, arg.dtype, name))
-        base = Address(self._slot("address", position, arg.dtype, name))
+        start = self._slot("address", position, arg.dtype, name)
+        base = Address(start, start)
         align = (meaning.align if meaning else None) or arg.dtype.itemsize
         self.tracer.item_sizes.add(arg.dtype.itemsize)
         self.tracer.intervals.known[base.value] = Interval(0, dtypes.int64.max, align)

@@ -118,6 +118,13 @@ def dtype_of(site: Site, value: Any) -> Any:
 
 
 @staged
+def start_of(site: Site, pointers: Sequence[Any]) -> Address | None:
+    """Return the argument that pointers were all computed from, an address that all threads have; None where there is none."""
+    first = pointers[0].start
+    return Address(first, first) if first is not None and all(each.start is first for each in pointers) else None
+
+
+@staged
 def choose(site: Site, condition: Any, then: Any, otherwise: Any) -> Any:
     """Return `then()` where a condition holds and `otherwise()` where it does not: the `if` of functions that CPython runs."""
     return conditions.choose(site.tracer, conditions.truth(site, condition), then, otherwise, site.loc)

@@ -151,7 +151,8 @@ def _pointer_arithmetic(site: Site, symbol: str, left: Any, right: Any) -> Any:
     if not is_numeric(right):
         return None
     offset = arrays.index_value(site, right)
-    return Address(site.tracer.builder.offset(base.value, site.tracer.builder.neg(offset) if symbol == "-" else offset))
+    steps = site.tracer.builder.neg(offset) if symbol == "-" else offset
+    return Address(site.tracer.builder.offset(base.value, steps), base.start)
 
 
 # -- one operand -------------------------------------------------------------------------------------------------------

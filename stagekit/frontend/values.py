@@ -68,9 +68,10 @@ class Number(_RunTime):
 
 @frozen(eq=False, repr=False)
 class Address(_RunTime):
-    """A run-time pointer to elements of `dtype`."""
+    """A run-time pointer to elements of `dtype`. start: the argument that it was computed from, where that is known."""
 
     value: Value
+    start: Value | None = None
 
     @property
     def type(self) -> Pointer:

@@ -15,7 +15,7 @@ import numpy as np
 import stagekit as sk
 from stagekit.lib.layout import WARP, Layout, Shape, enumerated
 
-_ADD, _MULTIPLY = map(sk._operation, ("+", "*"))
+_ADD, _MULTIPLY, _SUBTRACT = map(sk._operation, ("+", "*", "-"))
 
 _BANK_BYTES, _BANKS = 4, 32
 _MOST_PADDING = 16  # bytes between two rows
@@ -47,9 +47,8 @@ def registers_for(source: Layout, target: Layout) -> list[int] | None:
 
 
 def is_pointer(element: Any) -> bool:
-    """Return whether an element of a tile is an address: there is no memory for those."""
-    found = sk._linear(element)
-    return found is not None and bool(found[1])
+    """Return whether an element of a tile is an address, for which there is no memory."""
+    return bool((sk._linear(element) or (0, False))[1])
 
 
 @sk._direct
@@ -59,8 +58,7 @@ def moved(elements: list[Any], source: Layout, target: Layout) -> list[Any]:
     if found is not None:
         return [elements[register] for register in found]
     if is_pointer(elements[0]):
-        hint = "reshape, repeat and add indices first, then the pointer: `x + (rows[:, None] * n + columns[None, :])`"
-        sk._refuse_shape(f"a tile of pointers, of shape {source.shape}, would have to move to other threads", hint)
+        return _moved_pointers(elements, source, target)
     dtype = sk._dtype_of(elements[0])
     gap = best_gap((source, target), dtype.itemsize) if source.shape == target.shape else 0
     scratch = Scratch(source.shape, gap, dtype)
@@ -69,6 +67,15 @@ def moved(elements: list[Any], source: Layout, target: Layout) -> list[Any]:
     result = scratch.load(target)
     wait(source.threads)  # in a loop, the next round writes to the same memory
     return result
+
+
+def _moved_pointers(elements: list[Any], source: Layout, target: Layout) -> list[Any]:
+    """Move pointers by how far they are from the argument that they were computed from."""
+    if (start := sk._start_of(elements)) is None:
+        hint = "reshape, repeat and add indices first, then the pointer: `x + (rows[:, None] * n + columns[None, :])`"
+        sk._refuse_shape(f"a tile of pointers, of shape {source.shape}, would have to move to other threads", hint)
+    steps = [_SUBTRACT(pointer, start) for pointer in elements]
+    return [_ADD(start, step) for step in moved(steps, source, target)]
 
 
 def element_at(elements: list[Any], layout: Layout, index: list[Any]) -> Any:

@@ -409,16 +409,13 @@ def _meeting(given: Sequence[Any]) -> tuple[Tile, list[Any]]:
 
 
 def _meeting_layout(tiles: Sequence[Tile]) -> Layout:
-    """Return the layout in which tiles meet: of those that hold something and have the common shape, the preferred one; that of
-    pointers before all others, since these cannot move.
-    """
+    """Return the layout in which tiles meet: of those that hold something and have the common shape, the preferred one."""
     shape = tiles[0].shape if all(t.shape == tiles[0].shape for t in tiles) else common_shape(tiles)
     whole = [tile for tile in tiles if tile.shape == shape and not tile.form]
     if not whole:
         return layout_for(shape)
-    for tile in whole if len(whole) > 1 else ():
-        if is_pointer(tile._held[0]):
-            return tile.layout
+    if len(whole) > 1:  # other tiles come to pointers, since not every pointer can move
+        whole = [tile for tile in whole if is_pointer(tile._held[0])] or whole
     return max([tile.layout for tile in whole], key=_preference) if len(whole) > 1 else whole[0].layout
 
 

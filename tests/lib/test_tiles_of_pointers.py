@@ -61,12 +61,39 @@ def test_a_tile_is_turned_and_stored_by_pointers_to_any_dtype(dtype, run):
     np.testing.assert_array_equal(out, x.T)
 
 
-def test_pointers_that_would_have_to_move_are_refused_with_what_to_write_instead():
+EMBEDDED = {  # the ways to add up where the elements of rows are
+    "from the left": lambda table, rows, columns: table + rows[:, None] * COLUMNS + columns[None, :],
+    "rows first": lambda table, rows, columns: (table + rows * COLUMNS)[:, None] + columns[None, :],
+    "pointer last": lambda table, rows, columns: columns[None, :] + (rows[:, None] * COLUMNS + table),
+    "turned": lambda table, rows, columns: ((table + rows[None, :] * COLUMNS) + columns[:, None]).T,
+    "reshaped": lambda table, rows, columns: (table + rows * COLUMNS).reshape(7, 1) + columns,
+}
+
+
+@sk.jit
+def embedded(table, numbers, out, WHERE: sk.constexpr):
+    rows = sk.load(numbers.tile((0,), (7,)))
+    pointers = WHERE(table.ptr, rows, sk.arange(0, COLUMNS))
+    sk.store(out.tile((0, 0), (7, COLUMNS)), sk.load(pointers))
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("where", EMBEDDED.values(), ids=EMBEDDED)
+def test_rows_whose_numbers_were_loaded_are_read_however_their_addresses_add_up(where, run):
+    table = np.arange(ROWS * COLUMNS, dtype=np.float32).reshape(ROWS, COLUMNS)
+    numbers, out = np.array([30, 1, 4, 1, 5, 9, 2], np.int32), np.zeros((7, COLUMNS), np.float32)
+    run(embedded)[1](table, numbers, out, WHERE=where)
+    np.testing.assert_array_equal(out, table[numbers])
+
+
+def test_pointers_without_a_known_start_that_would_have_to_move_are_refused_with_what_to_write_instead():
     @sk.jit
     def rows_of(table, numbers, out):
-        rows = table.ptr + sk.load(numbers.tile((0,), (7,)))[:, None] * COLUMNS
+        rows = table.ptr + sk.load(numbers.tile((0,), (7,)))[:, None]
+        for _ in range(COLUMNS + out.shape[1]):
+            rows = rows + 1
         sk.store(out.tile((0, 0), (7, COLUMNS)), sk.load(rows + sk.arange(0, COLUMNS)[None, :]))
 
-    table, numbers = np.zeros((12, COLUMNS), np.float32), np.zeros(7, np.int32)
+    table, numbers = np.zeros((ROWS, COLUMNS), np.float32), np.zeros(7, np.int32)
     with pytest.raises(StagingError, match=r"(?s)BAD_SHAPE.*a tile of pointers, of shape \(7, 1\).*add indices first"):
         rows_of[1](table, numbers, np.zeros((7, COLUMNS), np.float32))
