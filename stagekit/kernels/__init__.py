@@ -39,8 +39,8 @@ rows there are, how long they are, and how far apart, is known at run time only.
 
 Rows: a program for each row. One of up to 32,768 elements is one tile, a power of two, and is read once; a longer one passes
 through in tiles of 4,096. Arrays are float32, float16 or bfloat16; sums and what lies between are float32, and rounded once. The
-last axis has no gaps; of arrays with two axes the rows may be apart. An output may be an input, as it is, and nothing else that
-overlaps it.
+last axis has no gaps; of arrays with two axes the rows may be apart. An output may be an input, as it is, but for
+`matmul` and `transpose`, and nothing else that overlaps it.
 """
 
 from stagekit.kernels.choosing import topk, topk_kernel

@@ -71,3 +71,14 @@ def test_transpositions(place, rows, columns, dtype):
     x = np.random.default_rng(rows).integers(0, 99, (rows, columns)).astype(dtype)
 
     np.testing.assert_array_equal(run(place, kernels.transpose, x), x.T)
+
+
+@pytest.mark.parametrize("write", [
+    lambda x: kernels.transpose(x, out=x),
+    lambda x: kernels.matmul(x, np.ones_like(x), out=x),
+    lambda x: kernels.matmul(np.ones_like(x), x, out=x),
+])  # fmt: skip
+def test_what_other_blocks_still_read_is_not_written_over(write):
+    x = np.ones((200, 200), np.float32)
+    with pytest.raises(ValueError, match="which other blocks still read: give another array"):
+        write(x)
