@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ def moved(elements: list[Any], source: Layout, target: Layout) -> list[Any]:
     if found is not None:
         return [elements[register] for register in found]
     if is_pointer(elements[0]):
-        return _moved_pointers(elements, source, target)
+        return _by_steps(elements, source, lambda steps: moved(steps, source, target))
     dtype = sk._dtype_of(elements[0])
     gap = best_gap((source, target), dtype.itemsize) if source.shape == target.shape else 0
     scratch = Scratch(source.shape, gap, dtype)
@@ -69,17 +70,18 @@ def moved(elements: list[Any], source: Layout, target: Layout) -> list[Any]:
     return result
 
 
-def _moved_pointers(elements: list[Any], source: Layout, target: Layout) -> list[Any]:
-    """Move pointers by how far they are from the argument that they were computed from."""
-    if (start := sk._start_of(elements)) is None:
+def _by_steps(pointers: list[Any], layout: Layout, carry: Callable[[list[Any]], list[Any]]) -> list[Any]:
+    """Return what `carry` makes of pointers, which is given how far they are from the argument that they were computed from."""
+    if (start := sk._start_of(pointers)) is None:
         hint = "reshape, repeat and add indices first, then the pointer: `x + (rows[:, None] * n + columns[None, :])`"
-        sk._refuse_shape(f"a tile of pointers, of shape {source.shape}, would have to move to other threads", hint)
-    steps = [_SUBTRACT(pointer, start) for pointer in elements]
-    return [_ADD(start, step) for step in moved(steps, source, target)]
+        sk._refuse_shape(f"a tile of pointers, of shape {layout.shape}, would have to move to other threads", hint)
+    return [_ADD(start, step) for step in carry([_SUBTRACT(pointer, start) for pointer in pointers])]
 
 
 def element_at(elements: list[Any], layout: Layout, index: list[Any]) -> Any:
     """Return, in every thread, the element of a tile at an index, a number for each axis."""
+    if is_pointer(elements[0]):
+        return _by_steps(elements, layout, lambda steps: [element_at(steps, layout, index)])[0]
     scratch = Scratch(layout.shape, 0, sk._dtype_of(elements[0]))
     scratch.store(elements, layout)
     wait(layout.threads)

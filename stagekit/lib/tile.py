@@ -467,10 +467,15 @@ def _new_shape(tile: Tile, shape: Any) -> Shape:
     return found
 
 
+def _is_place(index: Any) -> bool:
+    """Return whether an index is an integer: tiles and pointers have the dtype of their elements."""
+    dtype = None if isinstance(index, Tile) or is_pointer(index) else getattr(index, "dtype", None)
+    return _is_int(index) or (isinstance(dtype, sk.DType) and dtype.is_integer)
+
+
 def _element(tile: Tile, index: tuple[Any, ...]) -> Any:
     """Return one element of a tile, a number that each thread has, by way of shared memory."""
-    dtypes = [sk.int64 if _is_int(each) else getattr(each, "dtype", None) for each in index]
-    if len(index) != tile.ndim or not all(isinstance(each, sk.DType) and each.is_integer for each in dtypes):
+    if len(index) != tile.ndim or not all(map(_is_place, index)):
         hint = "give `None` or `:` for axes, or an integer for each axis; reduce its elements by `sk.reduce_sum(v)` and the like"
         sk._refuse_index(f"a tile of shape {tile.shape} cannot be indexed so", hint)
     for axis, (each, extent) in enumerate(zip(index, tile.shape)):
