@@ -63,14 +63,18 @@ def _lowest_gap(taken: list[tuple[int, int]], array: ops.Alloc) -> int:
     return place
 
 
-def overlapping(offsets: Mapping[ops.Alloc, int]) -> list[list[ops.Alloc]]:
-    """Return arrays in groups, each from its lowest offset on: those of two groups do not overlap."""
+def separable(offsets: Mapping[ops.Alloc, int]) -> list[list[ops.Alloc]]:
+    """Return arrays in groups, each from its lowest offset on: those of two groups do not overlap.
+
+    Each group starts at a multiple of the alignment of all its arrays, so wherever such a multiple comes to lie, each is aligned.
+    """
     groups: list[list[ops.Alloc]] = []
     end = 0
     for op in sorted(offsets, key=lambda each: (offsets[each], -size_of(each))):
-        if not groups or offsets[op] >= end:
-            groups.append([])
-        groups[-1].append(op)
+        group = [*groups.pop(), op] if offsets[op] < end else [op]
+        while offsets[group[0]] % max(map(alignment, group)):
+            group = [*groups.pop(), *group]  # there is one before it, since the lowest offset is 0
+        groups.append(group)
         end = max(end, offsets[op] + size_of(op))
     return groups
 

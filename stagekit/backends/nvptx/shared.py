@@ -1,6 +1,7 @@
 """Where each shared allocation of a kernel lies.
 
-Where they take up to 48 KiB together, each is a global of its own, which ptxas places; those that share memory are one global.
+Where they take up to 48 KiB together, each is a global of its own, which ptxas places in order. Arrays that share memory are one
+global, and so are those of which one is aligned only if it lies as far from the other as planned.
 More than that must be dynamic shared memory of the launch: all of them lie at its beginning, and what the caller of the launch
 asks for follows.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stagekit.backends.llvm.writer import Module
-from stagekit.backends.shared_memory import BumpAllocator, alignment, overlapping, place_shared, size_of
+from stagekit.backends.shared_memory import BumpAllocator, alignment, place_shared, separable, size_of
 from stagekit.frozen import frozen
 from stagekit.ir import Function, ops
 
@@ -54,9 +55,9 @@ def plan_shared(fn: Function, module: Module) -> SharedPlan:
 
 
 def _static(module: Module, offsets: Mapping[ops.Alloc, int]) -> dict[ops.Alloc, str]:
-    """Define a global for each array that shares memory with no other, and one for those that overlap."""
+    """Define a global for each array that can lie anywhere, and one for those that cannot lie apart."""
     operands: dict[ops.Alloc, str] = {}
-    for index, together in enumerate(overlapping(offsets)):
+    for index, together in enumerate(separable(offsets)):
         start, align = offsets[together[0]], max(map(alignment, together))
         end = max(offsets[op] + size_of(op) for op in together)
         definition = f"internal addrspace(3) global [{max(end - start, 1)} x i8] poison, align {align}"
