@@ -113,6 +113,11 @@ def empty(like: Any, shape: tuple[int, ...], dtype: Dtype) -> Any:
     return library.empty(shape, dtype.numpy)
 
 
+def is_on_cpu(array: Any) -> bool:
+    """Return whether the elements of an array are in the host's memory."""
+    return hasattr(array, "__array__") and not hasattr(array, "__cuda_array_interface__")
+
+
 def as_rows(array: Any) -> Any:
     """Return a view of an array with two axes: the last one, and all before it as one."""
     require_array(array)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.host import Dtype, dtype_of, empty, factory, float_dtype_of, is_array, require, settled
+from stagekit.kernels.host import Dtype, dtype_of, empty, factory, float_dtype_of, is_array, is_on_cpu, require, settled
 
 MAX_OPERANDS = 4  # of an epilogue
 Kind = tuple[Dtype, int] | None  # of an operand: dtype and axes; None for a number
@@ -88,9 +88,7 @@ def matmul(a: Any, b: Any, *operands: Any, epilogue: Callable[..., Any] | None =
     )
     out = empty(a, (rows, columns), dtype) if out is None else out
     kinds = tuple([(dtype_of(x), len(x.shape)) if is_array(x) else None for x in operands])
-    blocks = _blocks_for(
-        rows, columns, is_on_cpu=hasattr(a, "__array__") and not hasattr(a, "__cuda_array_interface__")
-    )
+    blocks = _blocks_for(rows, columns, on_cpu=is_on_cpu(a))
     finish = None if epilogue is None else settled(epilogue)
     kernel = matmul_kernel(dtype, dtype_of(out), (_strides(a), _strides(b)), finish, kinds, blocks)
     kernel[sk.cdiv(rows, blocks[0]), sk.cdiv(columns, blocks[1])](a, b, out, *operands)
@@ -110,11 +108,11 @@ def _is_by_rows(matrix: Any) -> bool:
     return bool(matrix.strides[1] == matrix.itemsize or matrix.strides[0] != matrix.itemsize)
 
 
-def _blocks_for(rows: int, columns: int, *, is_on_cpu: bool) -> Blocks:
+def _blocks_for(rows: int, columns: int, *, on_cpu: bool) -> Blocks:
     """Return what a program multiplies at once. On an H200 float32 had 43 TFLOP/s of 4096 by 4096 by 4096 with blocks of 64 by
     64, and 40 with blocks of 128 by 128; of 1024 by 1024 by 1024 33 and 20.
     """
-    if is_on_cpu:
+    if on_cpu:
         return 16, 32, 32, 32
     return (64, 64, 16, 64) if min(rows, columns) > 32 else (32, 32, 16, 64)
 

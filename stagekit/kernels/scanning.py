@@ -20,6 +20,7 @@ from stagekit.kernels.host import (
     empty,
     empty_like,
     factory,
+    is_on_cpu,
     power_of_two,
     programs_for,
     require,
@@ -60,7 +61,6 @@ def cumsum_rows_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
 
 
 NOTHING, SUM_KNOWN, END_KNOWN = 0, 1, 2  # what a program has said of its tile
-WINDOW = 32  # programs that are looked at together
 
 
 def carried(dtype: Dtype) -> sk.DType:
@@ -69,21 +69,22 @@ def carried(dtype: Dtype) -> sk.DType:
 
 
 @sk.inline
-def sum_before(program: Any, state: Any, sums: Any, ends: Any) -> Any:
-    """Return the sum of all tiles before that of `program`, from what other programs have said, the nearest first.
+def sum_before(program: Any, state: Any, sums: Any, ends: Any, WINDOW: int) -> Any:
+    """Return the sum of all tiles before that of `program`, from what `WINDOW` others at once have said, the nearest first.
 
     Sums of single tiles are added until there is a program that knows the sum of everything up to its end.
     """
     before, last = sums.dtype(0), program - 1
     while True:
-        w = sk.arange(0, WINDOW)
+        w = sk.arange(0, WINDOW).to(sk.int32)
         other, exists = last - w, w <= last
         known = sk.load(
             state + other, mask=exists, other=END_KNOWN, order="acquire"
         )  # before the first there is nothing
-        end = sk.reduce_min(sk.where(known == END_KNOWN, w, WINDOW))
-        unknown = sk.reduce_min(sk.where(known == NOTHING, w, WINDOW))
-        if unknown > end or unknown == WINDOW:
+        # one reduction finds the first that knows its end, as 2 * w + 1, or nothing, as 2 * w
+        first = sk.reduce_min(sk.where(known == SUM_KNOWN, 2 * WINDOW + 1, 2 * w + (known == END_KNOWN)))
+        if first % 2 == 1:
+            end = first // 2
             tiles = sk.load(sums + other, mask=exists & (w < end))
             before += sk.reduce_sum(tiles + sk.load(ends + other, mask=exists & (w == end)))
             if end < WINDOW:
@@ -96,9 +97,9 @@ def sum_before(program: Any, state: Any, sums: Any, ends: Any) -> Any:
 def cumsum_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[tiles](x, out, state, sums, ends)`. state: int32, a zero for each tile, and one more.
 
-    A program takes the next tile by an atomic, so that those before have begun, and looks back at what these have said. Sums of
-    whole tiles are float64, or int64. Source: Merrill and Garland, Single-pass Parallel Prefix Scan with Decoupled Look-back,
-    2016.
+    A program takes the next tile by an atomic, so that those before have begun, says its tile's sum, scans it, and looks back at
+    what others have said. Sums of whole tiles are float64, or int64. Source: Merrill and Garland, Single-pass Parallel Prefix
+    Scan with Decoupled Look-back, 2016.
     """
     out_dtype = SUM.dtype_of(dtype)
     working, length, tiles = widened(out_dtype), sk.dynamic("length"), sk.dynamic("tiles")
@@ -115,10 +116,11 @@ def cumsum_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
         total = carried(dtype)(sk.reduce_sum(v))
         sums[program] = total
         sk.store(state + program, SUM_KNOWN, order="release")
-        before = sum_before(program, state, sums, ends)
+        v = sk.cumsum(v)  # before it looks back: meanwhile others say more
+        before = sum_before(program, state, sums, ends, max(BLOCK // 128, 32))
         ends[program] = before + total
         sk.store(state + program, END_KNOWN, order="release")
-        sk.store(out + i, working(before) + sk.cumsum(v), mask=i < length)
+        sk.store(out + i, working(before) + v, mask=i < length)
 
     return cumsum
 
@@ -197,12 +199,22 @@ def cumsum(x: Any, *, axis: int | None = None, out: Any = None, fixed_order: boo
     return out
 
 
+LONG = 1 << 23  # elements from which on a GPU takes long tiles, so that each multiprocessor has one
+
+
+def long_tile(dtype: Dtype) -> int:
+    """Return how many elements 1024 threads of a GPU hold at once: in each 32 numbers of 4 bytes, or 16 of 8."""
+    return (1 << 17) // int(widened(SUM.dtype_of(dtype)).itemsize)
+
+
 def _cumsum_by_looking_back(x: Any, out: Any) -> None:
-    tiles = sk.cdiv(len(x), STREAMED_TILE)
+    is_long = len(x) >= LONG and not is_on_cpu(x)
+    tile = long_tile(dtype_of(x)) if is_long else STREAMED_TILE
+    tiles = sk.cdiv(len(x), tile)
     state = empty(x, (tiles + 1,), sk.int32)
     sums, ends = (empty(x, (tiles,), carried(dtype_of(x))) for _ in range(2))
     fill_kernel(sk.int32, 1024)[sk.cdiv(tiles + 1, 1024)](state, 0)
-    cumsum_kernel(dtype_of(x), STREAMED_TILE)[tiles](x, out, state, sums, ends)
+    cumsum_kernel(dtype_of(x), tile)[tiles](x, out, state, sums, ends)
 
 
 def _cumsum_by_stretches(x: Any, out: Any) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +12,9 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit import kernels
+from stagekit.backends import ptxas
 from stagekit.kernels import scanning
+from stagekit.testing import force_entry
 from tests.kernels.rows import DTYPES, assert_near, each_place, few, lengths, rows, run, tiles
 
 NUMBERS = [*DTYPES, *map(np.dtype, (np.float64, np.int8, np.int32, np.int64))]
@@ -151,9 +156,11 @@ def test_threads_wait_in_scans_and_reductions_alone():
         assert kernel.trace().waits == ()
 
 
-def test_a_long_array_is_summed_by_programs_that_look_back_at_each_other():
+@pytest.mark.parametrize("tile", [4096, 32768])
+def test_a_long_array_is_summed_by_programs_that_look_back_at_each_other(tile, monkeypatch):
     """Many tiles, and sums that no float32 holds: what is carried is float64, so that two roundings are all that is seen."""
-    x = np.random.default_rng(0).integers(0, 100, 3_000_000).astype(np.float32)
+    monkeypatch.setattr(scanning, "STREAMED_TILE", tile)
+    x = np.random.default_rng(0).integers(0, 100, 300 * tile + 5).astype(np.float32)
     expected = x.cumsum(dtype=np.float64)
     assert_near(kernels.cumsum(x), expected, ulps=2.01)
 
@@ -161,8 +168,28 @@ def test_a_long_array_is_summed_by_programs_that_look_back_at_each_other():
     np.testing.assert_array_equal(kernels.cumsum(integers), integers.cumsum(dtype=np.int64))
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+def test_on_a_gpu_tiles_of_long_arrays_are_larger(dtype):
+    """More tiles than SMs, and than a program looks at at once; sums that float32 and float16 hold."""
+    ones = np.random.default_rng(1).integers(0, 512, 2 * scanning.LONG + 7) == 0
+    found = run("gpu", kernels.cumsum, ones.astype(dtype))
+    np.testing.assert_array_equal(found, ones.cumsum().astype(np.float32).astype(found.dtype))
+
+
+def test_a_long_tile_stays_in_registers():
+    """Each thread reads 16 bytes at once and keeps its numbers while it waits, but for a few words that it spills."""
+    for dtype in (sk.float32, sk.bfloat16, sk.float64, sk.int64):
+        quick = force_entry(kernels.cumsum_kernel(dtype, scanning.long_tile(dtype)).specialize(), "quick")
+        code = ptxas.assemble(quick.ptx)
+        accesses = Counter(re.findall(r"\b(?:LDG|STG)\.E\.128\b", ptxas.disassemble(code.cubin)))
+        vectors = scanning.long_tile(dtype) * dtype.itemsize // (16 * 1024)
+        assert accesses == {"LDG.E.128": vectors, "STG.E.128": vectors}
+        assert code.resources.stack_bytes <= 32
+
+
 def test_programs_wait_for_what_they_look_back_at():
     waits = kernels.cumsum_kernel(sk.float32, 4096).specialize().trace().waits
 
-    assert len(waits) == 5
+    assert len(waits) == 4
     assert all(any(word in wait for word in ("once", "state", "acquires", "releases")) for wait in waits)
