@@ -402,7 +402,7 @@ class _Order:
         """Return the arguments of which nothing writes an element while the kernel runs.
 
         One that must be apart from an array that is written is asked to be apart from all of these, unless it may be one of them
-        in work in place. A kernel that acquires what others wrote has none.
+        in work in place. What is read with an order others write, and a kernel that acquires what they wrote has none.
         """
         every = walk(self.body)
         if any((type(op) is ops.InlineAsm and op.effects) or ordering(op)[0] for op in every):
@@ -412,7 +412,10 @@ class _Order:
         if not written <= self.sized.keys():
             return frozenset()
         targets = [param for param in params if param in written]
-        return frozenset(p for p in params if p in self.sized and p not in written and self.is_apart(p, targets))
+        ordered = (pointer for op in every if Effect.ORDER in op.effects for pointer in flow.pointers_of(op))
+        changing = written | flow.upstream(ordered, self.comes_from)
+        only_read = [p for p in params if p in self.sized and p not in changing]
+        return frozenset(p for p in only_read if self.is_apart(p, targets))
 
     def is_apart(self, array: Value, targets: Iterable[Value]) -> bool:
         """Return whether `array` overlaps none of `targets`, which is asked of all if it was asked of one."""

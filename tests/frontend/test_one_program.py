@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
@@ -10,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stagekit as sk
+from stagekit.dtypes import ALL_DTYPES
+from stagekit.intrinsics import by_name
 from stagekit.lib.layout import cpu_threads, default_threads
 from stagekit.testing import force_entry
 from tests.places import each_place, on_cpu, run
@@ -699,6 +702,39 @@ def test_nothing_is_constant_beside_a_pointer_that_is_written():
             sk.atomic_add(count, 1)
 
     assert [constant(kernel.specialize(BLOCK=block), "quick") for block in (64, 128)] == [{"weight"}, set()]
+
+
+@sk.jit
+def polling(weight, polled, out, order: sk.constexpr, scope: sk.constexpr, BLOCK: sk.constexpr):
+    """Both arrays that are read must be apart from `out`; one element of `polled` is read in one step."""
+    i, turned = sk.arange(0, BLOCK), BLOCK - 1 - sk.arange(0, BLOCK)
+    for array in (weight, polled):
+        sk.store(out + i, sk.load(array + turned))
+        sk.store(out + i, sk.load(array + i))
+    out[0] = sk.load(polled + 0, mask=sk.program_id(0) > 0, other=weight[1], order=order, scope=scope)
+
+
+ORDERED = {signature.args[0].dtype for signature in by_name("atomic_load").sigs}
+PTX_SCOPES = {"block": "cta", "gpu": "gpu", "sys": "sys"}
+ONE_STEP = list(itertools.product(("relaxed", "acquire", "seq_cst"), ("block", "gpu", "sys")))
+
+
+@pytest.mark.parametrize("dtype", ALL_DTYPES, ids=lambda dtype: dtype.name)
+def test_machine_code_may_read_at_any_time_what_no_load_has_an_order_for(dtype):
+    """LLVM aborts the process at a relaxed load from an argument that it believes nobody writes."""
+    array = sk.Tensor((None,), dtype)
+    kernel = polling.specialize(weight=array, polled=array, out=array)
+    for block in (64, 256, 512, 1024, 2048):  # vectors of one element to 16
+        plain = kernel.specialize(order=None, scope=None, BLOCK=block)
+        assert constant(plain, "quick") == {"weight", "polled"}
+        assert "ld.global.nc" in force_entry(plain, "quick").ptx
+    for order, scope in ONE_STEP if dtype in ORDERED else ():
+        ordered = kernel.specialize(order=order, scope=scope, BLOCK=64)
+        assert constant(ordered, "quick") == ({"weight"} if order == "relaxed" else set())
+        assert (
+            f"ld.{'relaxed' if order == 'relaxed' else 'acquire'}.{PTX_SCOPES[scope]}.global"
+            in force_entry(ordered, "quick").ptx
+        )
 
 
 # -- threads of their own -----------------------------------------------------------------------------------------------------
