@@ -894,3 +894,21 @@ def test_programs_may_take_their_work_from_an_atomic(place):
 
     assert queue.tolist() == [5]
     assert out.all()
+
+
+@sk.jit
+def viewed(x, out, halfway: sk.constexpr, target: sk.constexpr, BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    computed = sk.load(x + i).to(out.dtype) * 2
+    sk.store(out + i, computed, mask=computed.view(halfway).view(target) != 0)
+    number = (x[0].to(out.dtype) * 2).view(halfway).view(target)
+    out[0] = out[1] if number == 0 else out[2]
+
+
+@pytest.mark.parametrize("halfway", [sk.uint16, sk.float16, sk.bfloat16], ids=str)
+@pytest.mark.parametrize(("source", "target"), [(sk.bfloat16, sk.float16), (sk.float16, sk.bfloat16)], ids=str)
+def test_the_bits_of_one_float_of_16_bits_are_compared_as_the_other(source, target, halfway):
+    """LLVM 22.1 aborts the process where it sees that a float16 it compares with 0 was a bfloat16."""
+    kernel = viewed.specialize(x=sk.Tensor((None,), sk.float32), out=sk.Tensor((None,), source))
+    for block in (64, 512, 2048):
+        assert "setp" in force_entry(kernel.specialize(halfway=halfway, target=target, BLOCK=block), "general").ptx

@@ -18,12 +18,12 @@ from typing import Any
 from stagekit import dtypes
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.blocks import branch, phi, when
-from stagekit.backends.llvm.types import lanes_of, memory_type, vector_of
+from stagekit.backends.llvm.types import lanes_of, memory_type, suffix, vector_of
 from stagekit.backends.llvm.writer import Writer
 from stagekit.backends.nvptx import calls, loops, printf
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.dtypes import DType
-from stagekit.ir import Op, Space, Value, ops
+from stagekit.ir import Op, Pointer, Space, Value, ops
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
@@ -113,7 +113,16 @@ def _unpacked(w: Writer, source: DType, count: int, a: str) -> str:
 
 
 def _bitcast(e: Emitter, op: ops.Bitcast) -> None:
-    e.operands[op.result] = arith.bitcast(e.w, op.operand.type, op.result.type, None, e.operands[op.operand])
+    """Give the bits another type; a fence, which is no instruction, hides from LLVM whose bits a float16 has.
+
+    LLVM 22.1 aborts the process where a float16 that is compared with 0 has the bits of a bfloat16, directly or by way of i16.
+    """
+    source, target = op.operand.type, op.result.type
+    text = arith.bitcast(e.w, source, target, None, e.operands[op.operand])
+    if target != source and not isinstance(target, Pointer) and target.dtype is dtypes.float16:
+        held = e.type(op.result)
+        text = e.w.call(held, f"llvm.arithmetic.fence.{suffix(held)}", [(held, text)])
+    e.operands[op.result] = text
 
 
 def _splat(e: Emitter, op: ops.Splat) -> None:
