@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -40,7 +41,7 @@ def test_every_element_is_held_by_one_register_and_vectors_are_neighbours(layout
 @given(
     st.lists(st.integers(1, 200), min_size=2, max_size=2),
     st.integers(0, 1),
-    st.sampled_from([default_threads, cpu_threads]),
+    st.sampled_from([cpu_threads, *(functools.partial(default_threads, width=width) for width in (1, 4, 8))]),
 )
 def test_each_thread_holds_at_most_twice_its_share_of_two_axes_whatever_their_extents(
     shape: list[int], axis: int, count_for: Callable[[int], int]

@@ -141,7 +141,15 @@ def _exp2(x: Lanes) -> Lanes:
     return np.exp2(x)
 
 
-_INSTRUCTIONS = {"ex2.approx.f32 $0, $1;": _exp2}  # of a GPU, rounded correctly
+def _flushed(x: Lanes) -> Lanes:
+    """0 with the sign of x for every x below the normal numbers."""
+    return np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), x), x)
+
+
+_INSTRUCTIONS = {  # of a GPU, rounded correctly
+    "ex2.approx.f32 $0, $1;": _exp2,
+    "ex2.approx.ftz.f32 $0, $1;": lambda x: _flushed(_exp2(_flushed(x))),
+}
 
 _RULES: dict[type[Op], Callable[[_Run, Any, Env], tuple[Lanes, ...]]] = {
     ops.Constant: _Run.constant,

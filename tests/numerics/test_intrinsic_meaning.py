@@ -69,11 +69,17 @@ def worst(record: Intrinsic, sig: Sig, target: str, args: list[Lanes]) -> tuple[
 EXPANDED = {record: list(rows) for record, rows in itertools.groupby(overloads(Expand), lambda row: row[0])}
 
 
+TINY = np.finfo(np.float32).tiny
+
+
 @pytest.mark.parametrize("record", EXPANDED, ids=lambda r: r.name)
 def test_an_expansion_means_what_evaluate_says(record: Intrinsic) -> None:
     for _, sig, target in EXPANDED[record]:
         with cell(sig.args[0], target):
-            distance, where = worst(record, sig, target, arguments(record, sig, 400))
+            args = arguments(record, sig, 400)
+            if target == "cuda" and record.flushes:  # results below it
+                args = [np.where(np.asarray(record.evaluate(*args)) < TINY, args[0].dtype.type(0), args[0])]
+            distance, where = worst(record, sig, target, args)
             assert distance <= allowed_ulp(record, target, sig.args[0].dtype), where
 
 
