@@ -207,7 +207,7 @@ def test_tiles_are_accessed_with_an_order():
                 seen = sk.load(flags + i, order="acquire", mask=i < N - 1, other=1)
             sk.store(src + i, sk.load(out + (N - 1 - i)))
 
-    for n in (1, 31, 64, 100):
+    for n in (2, 31, 64, 100):  # of one element no flag is read: the programs would race
         src, flags, out = np.arange(n, dtype=np.int32), np.zeros(n, np.int32), np.zeros(n, np.int32)
         kernel[2](src, flags, out, N=n)
 
