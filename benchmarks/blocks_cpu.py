@@ -5,7 +5,7 @@
 Needs torch. Ours and torch's alternate in one process, with the same number of threads and the same memory; NumPy's follows, with
 one. With one thread, times are the thread's own, else those of the clock, of a call that follows one that is not counted. ms:
 medians. ratio: torch's time by ours in the same round, median and quartiles; above 1 ours is faster. Results are compared with
-torch's first. softmax and cross-entropy are measured with `fastmath=True` and without.
+torch's first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ Launch = Callable[[], Any]
 Systems = dict[str, Launch]
 
 
-def softmax(x: Any, *, fastmath: bool) -> Systems:
+def softmax(x: Any) -> Systems:
     out, taken, given = torch.empty_like(x), as_numpy(x), as_numpy(torch.empty_like(x))
 
     def by_numpy() -> None:
@@ -47,7 +46,7 @@ def softmax(x: Any, *, fastmath: bool) -> Systems:
         np.divide(e, e.sum(-1, keepdims=True), out=given)
 
     return {
-        "stagekit": lambda: kernels.softmax(x, out=out, fastmath=fastmath),
+        "stagekit": lambda: kernels.softmax(x, out=out),
         "torch": lambda: torch.softmax(x, -1),
         "NumPy": by_numpy,
     }
@@ -69,12 +68,12 @@ def layernorm(x: Any) -> Systems:
     }
 
 
-def cross_entropy(x: Any, *, fastmath: bool) -> Systems:
+def cross_entropy(x: Any) -> Systems:
     targets, gradient, logits = torch.randint(x.shape[1], x.shape[:1]), torch.empty_like(x), x.detach().requires_grad_()
     taken, rows = as_numpy(x), np.arange(x.shape[0])
 
     def ours() -> Any:
-        kernels.cross_entropy(x, targets, gradient=gradient, fastmath=fastmath)
+        kernels.cross_entropy(x, targets, gradient=gradient)
         return gradient
 
     def by_numpy() -> None:
@@ -105,11 +104,9 @@ def as_numpy(x: Any) -> Any:
 
 
 CASES: dict[str, Callable[[Any], Systems]] = {
-    "softmax": partial(softmax, fastmath=False),
-    "softmax fastmath": partial(softmax, fastmath=True),
+    "softmax": softmax,
     "layernorm": layernorm,
-    "cross-entropy": partial(cross_entropy, fastmath=False),
-    "cross-entropy fastmath": partial(cross_entropy, fastmath=True),
+    "cross-entropy": cross_entropy,
     "cumsum": cumsum,
 }
 
@@ -169,9 +166,8 @@ def main() -> None:
     names = options.only.split(",") if options.only else list(CASES)
     if unknown := set(names) - set(CASES):
         parser.error(f"no kernel {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
-    libc = ctypes.CDLL(
-        None
-    )  # memory that torch frees stays in the process: else each new result is cleared page by page
+    # memory that torch frees stays in the process: else each new result is cleared page by page
+    libc = ctypes.CDLL(None)
     libc.mallopt(_M_TRIM_THRESHOLD, 1 << 30)
     libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
     machine = describe("cpu")
