@@ -152,13 +152,19 @@ def matmul(
         c[row + t // COLS + r * step, col + t % COLS] = totals[r]
 
 
+try:
+    prange = importlib.import_module("numba").prange  # in a loop that is compiled for one thread it is `range`
+except ImportError:
+    prange = range
+
+
 def numba_saxpy(n, a, x, y):
-    for i in range(n):
+    for i in prange(n):
         y[i] = a * x[i] + y[i]
 
 
 def numba_mandelbrot(width, height, limit, out):
-    for r in range(height):
+    for r in prange(height):
         for c in range(width):
             cr, ci = np.float32(-2 + 3 * c / width), np.float32(-1.5 + 3 * r / height)
             zr, zi, k = np.float32(0), np.float32(0), 0
@@ -169,7 +175,7 @@ def numba_mandelbrot(width, height, limit, out):
 
 
 def numba_softmax(rows, n, x, y):
-    for r in range(rows):
+    for r in prange(rows):
         high, total = np.float32(-np.inf), np.float32(0)
         for i in range(n):
             high = max(high, x[r, i])
@@ -181,7 +187,7 @@ def numba_softmax(rows, n, x, y):
 
 
 def numba_matmul(n, a, b, c):
-    for i in range(n):
+    for i in prange(n):
         for j in range(n):
             c[i, j] = 0
         for k in range(n):
@@ -211,12 +217,14 @@ def c_libraries() -> dict[str, Any]:
     return made
 
 
-def numba_loops() -> dict[str, Any]:
+def numba_loops(*, parallel: bool = False) -> dict[str, Any]:
+    """The loops above by Numba, by the names that they have in C; none where it is not installed."""
     try:
         njit = importlib.import_module("numba").njit
     except ImportError:
         return {}
-    return {f.__name__: njit(f) for f in (numba_saxpy, numba_mandelbrot, numba_softmax, numba_matmul)}
+    loops = (numba_saxpy, numba_mandelbrot, numba_softmax, numba_matmul)
+    return {loop.__name__.removeprefix("numba_"): njit(loop, parallel=parallel) for loop in loops}
 
 
 @dataclass(frozen=True)
@@ -234,7 +242,7 @@ def peers(name: str, *arguments: Any) -> dict[str | int, Call]:
     for column, library in C_LIBRARIES.items():
         found[column] = CCall(getattr(library, name), arguments)
     if NUMBA:
-        loop = NUMBA[f"numba_{name}"]
+        loop = NUMBA[name]
         found["Numba"] = lambda: loop(*arguments)
     return found
 

@@ -160,42 +160,6 @@ def busy(out: cpu.VECTOR, steps: sk.int32):
     out[sk.cuda.block_idx("x") * 32 + sk.cuda.thread_idx("x")] = x
 
 
-def numba_loops() -> dict[str, Any]:
-    """The loops by Numba, by name; none where it is not installed."""
-    try:
-        numba = importlib.import_module("numba")
-    except ImportError:
-        return {}
-    prange = numba.prange
-
-    def saxpy(n, a, x, y):
-        for i in prange(n):
-            y[i] = a * x[i] + y[i]
-
-    def mandelbrot(width, height, limit, out):
-        for r in prange(height):
-            for c in range(width):
-                cr, ci = np.float32(-2 + 3 * c / width), np.float32(-1.5 + 3 * r / height)
-                zr, zi, k = np.float32(0), np.float32(0), 0
-                while k < limit and zr * zr + zi * zi < np.float32(4):
-                    zr, zi = zr * zr - zi * zi + cr, np.float32(2) * zr * zi + ci
-                    k += 1
-                out[r, c] = k
-
-    def softmax(rows, n, x, y):
-        for r in prange(rows):
-            high, total = np.float32(-np.inf), np.float32(0)
-            for i in range(n):
-                high = max(high, x[r, i])
-            for i in range(n):
-                y[r, i] = np.exp(x[r, i] - high)
-                total += y[r, i]
-            for i in range(n):
-                y[r, i] /= total
-
-    return {loop.__name__: numba.njit(parallel=True)(loop) for loop in (saxpy, mandelbrot, softmax)}
-
-
 class Case:
     """One program: what is called, by system. result: the array that ours leaves; expected: the one that C leaves."""
 
@@ -387,7 +351,7 @@ def busy_times(calls: dict[int, Callable[[], Any]], pause: float, rounds: int) -
     return times
 
 
-LIBRARIES, NUMBA = compiled(), numba_loops()
+LIBRARIES, NUMBA = compiled(), cpu.numba_loops(parallel=True)
 
 
 def main() -> None:
