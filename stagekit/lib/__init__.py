@@ -4,7 +4,9 @@ The modules import only `stagekit`'s public names, and their functions are stage
 `@sk._direct`, which would otherwise be interpreted for every element of a tile: see `frontend/direct.py`.
 """
 
+from stagekit.lib import access as access  # what `load` and the like do with tiles
 from stagekit.lib import parts as parts  # makes `A.tile` known
+from stagekit.lib.creation import arange, full, zeros
 from stagekit.lib.exchange import gather, histogram
 from stagekit.lib.products import dot
 from stagekit.lib.random import philox, rand, randint, randn
@@ -20,7 +22,7 @@ from stagekit.lib.reductions import (
 )
 from stagekit.lib.scans import cumprod, cumsum, scan
 from stagekit.lib.sorting import argsort, sort, topk
-from stagekit.lib.tile import Tile, arange, full, zeros
+from stagekit.lib.tile import Tile
 from stagekit.lib.votes import all, any, count_nonzero
 
 __all__ = [

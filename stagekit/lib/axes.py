@@ -22,7 +22,8 @@ from stagekit.lib.combining import Combiner, Scan, Values, chunks_of
 from stagekit.lib.conversion import wait
 from stagekit.lib.exchange import gather
 from stagekit.lib.layout import WARP, Layout
-from stagekit.lib.tile import Tile, Traced, layout_for
+from stagekit.lib.placing import layout_for
+from stagekit.lib.tile import Tile, Traced
 
 _ADD, _MULTIPLY, _OR, _DIFFERS = map(sk._operation, ("+", "*", "|", "!="))
 _DIVIDE, _REMAINDER, _SUBTRACT = map(sk._operation, ("//", "%", "-"))

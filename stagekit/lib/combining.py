@@ -20,7 +20,8 @@ from typing import Any
 
 import stagekit as sk
 from stagekit.lib.layout import WARP
-from stagekit.lib.tile import Tile, Traced, layout_for
+from stagekit.lib.placing import layout_for
+from stagekit.lib.tile import Tile, Traced
 
 _ADD, _MULTIPLY = map(sk._operation, ("+", "*"))
 _AND, _OR, _LESS, _EQUAL, _AT_LEAST = map(sk._operation, ("&", "|", "<", "==", ">="))

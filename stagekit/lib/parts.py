@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 import stagekit as sk
-from stagekit.lib.tile import MAX_AXES, Tile, _is_atomic, _is_int, layout_for
+from stagekit.lib.placing import MAX_AXES, is_int, layout_for
+from stagekit.lib.tile import Tile, is_atomic
 from stagekit.lib.weak import Guard, Limit, Ramp
 
 _ADD, _MULTIPLY, _AND = map(sk._operation, ("+", "*", "&"))
@@ -38,7 +39,7 @@ class Part:
     @sk._direct
     def __stagekit_map__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Apply a function of the language to arguments of which this part is the first that is a tile or a part."""
-        if args[:1] != (self,) or not (function is sk.load or function is sk.store or _is_atomic(function)):
+        if args[:1] != (self,) or not (function is sk.load or function is sk.store or is_atomic(function)):
             sk.static_assert(False, "a part of an array is for memory: `x = sk.load(A.tile(...))` gives its elements")
         first, place = self.pointers, {sk.load: 1, sk.store: 2}.get(function, len(args))
         given = args[place] if len(args) > place else kwargs.get("mask")
@@ -69,7 +70,7 @@ def tile(array: Any, offsets: Any, shape: Any) -> Part:
 @sk._direct
 def _part(pointer: Any, extents: tuple[Any, ...], strides: tuple[Any, ...], offsets: Any, shape: Any) -> Part:
     starts, sizes = (tuple(each) if isinstance(each, tuple | list) else (each,) for each in (offsets, shape))
-    if not len(starts) == len(sizes) == len(extents) <= MAX_AXES or not all(_is_int(s) and s > 0 for s in sizes):
+    if not len(starts) == len(sizes) == len(extents) <= MAX_AXES or not all(is_int(s) and s > 0 for s in sizes):
         text = f"a tile of shape {shape!r} at {offsets!r} of an array of {len(extents)} axes"
         sk._refuse_shape(text, f"give an offset and a compile-time extent for each axis, {MAX_AXES} at most")
     limits, base = list[Limit](), pointer
@@ -79,7 +80,7 @@ def _part(pointer: Any, extents: tuple[Any, ...], strides: tuple[Any, ...], offs
             sk._refuse_index(f"the offset of a tile along axis {axis}", "it must be an integer")
         index = Ramp(place[0], tuple([int(a == axis) for a in range(len(sizes))]))
         limits += [Limit(index, "<", sk._linear(extent)[0])]
-        limits += [] if _is_int(start) and start >= 0 else [Limit(index, ">=", 0)]
+        limits += [] if is_int(start) and start >= 0 else [Limit(index, ">=", 0)]
         base = _ADD(base, _MULTIPLY(place[0], stride))
     steps = tuple([1 if type(each) is int and each == 1 else sk._linear(each)[0] for each in strides])
     layout = layout_for(tuple(map(int, sizes)))

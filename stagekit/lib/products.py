@@ -13,8 +13,9 @@ import stagekit as sk
 from stagekit.lib.axes import held
 from stagekit.lib.conversion import Scratch, best_gap, strides_of, wait
 from stagekit.lib.layout import WARP, Digit, Layout, layout_of
+from stagekit.lib.placing import layout_for
 from stagekit.lib.reductions import sum_dtype
-from stagekit.lib.tile import Tile, Traced, layout_for
+from stagekit.lib.tile import Tile, Traced
 
 _ADD, _MULTIPLY, _LESS = map(sk._operation, ("+", "*", "<"))
 

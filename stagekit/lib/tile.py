@@ -28,19 +28,20 @@ import functools
 import math
 import numbers
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import stagekit as sk
 from stagekit.lib.conversion import element_at, is_pointer, moved
-from stagekit.lib.layout import Layout, Shape, blocked, cpu_threads, default_threads, width_for
-from stagekit.lib.weak import RULES, Fill, Form, Guard, Ramp, Rule, is_alike, reshaped, scalar, spread
+from stagekit.lib.layout import Layout, Shape, blocked
+from stagekit.lib.placing import MAX_AXES, is_int, layout_for, plain_int, require_dtype
+from stagekit.lib.weak import RULES, Form, Ramp, Rule, is_alike, reshaped, scalar, spread
 
 Traced = Any  # a run-time scalar or pointer, while a kernel is specialised
 
-MAX_AXES = 4
-MAX_EXTENT = 1 << 20  # 1024 elements per thread; far above it the unrolled code would not be worth having
-
 _ADD, _AND, _MULTIPLY, _NEGATE, _INVERT = map(sk._operation, ("+", "&", "*", "neg", "~"))
+
+ACCESSES: dict[Any, Callable[..., Tile | None]] = {}
+"""What functions of the language do with tiles of pointers, by the function, and all `"atomics"` alike: `access.py` says it."""
 
 Method = Callable[["Tile", Any], "Tile"]
 
@@ -132,7 +133,7 @@ class Tile:
 
     def to(self, dtype: sk.DType) -> Tile:
         """Return the tile of these elements converted to `dtype`."""
-        _require_dtype(".to", dtype)
+        require_dtype(".to", dtype)
         return self.each(dtype, self)
 
     def view(self, dtype: sk.DType) -> Tile:
@@ -145,7 +146,7 @@ class Tile:
 
         A function of the language that takes vectors is given whole ones.
         """
-        lead, given = _meeting((*args, *named.values()))
+        lead, given = meeting((*args, *named.values()))
         count = len(args)
         by_vectors = sk._takes_vectors(function, given) and all(a.is_in_vectors for a in given if isinstance(a, Tile))
         rows = zip(*[lead.vectors_of(a) if by_vectors else lead.elements_of(a) for a in given])
@@ -182,7 +183,7 @@ class Tile:
 
     def _in(self, layout: Layout) -> Tile:
         """Return the tile of these elements, which `layout` may have in another shape."""
-        return _tile(moved(self.elements, self.layout, layout), layout)
+        return tile_of(moved(self.elements, self.layout, layout), layout)
 
     @sk._direct
     def __stagekit_settle__(self, other: Tile) -> Tile:
@@ -199,12 +200,12 @@ class Tile:
         )
         if is_alike(self.form, other.form):
             return self if self.layout == layout else self.at(layout)
-        return _tile(list(self.at(layout)._parts), layout)
+        return tile_of(list(self.at(layout)._parts), layout)
 
     @sk._direct
     def like(self, parts: list[Traced]) -> Tile:
         """Return a tile of this layout that holds these vectors, or these elements."""
-        return _tile(parts, self.layout)
+        return tile_of(parts, self.layout)
 
     @sk._direct
     @sk._of_thread
@@ -215,14 +216,8 @@ class Tile:
     @sk._direct
     def __stagekit_map__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tile | None:
         """Apply a function of the language to arguments of which this tile is the first that is a tile."""
-        if function is sk.load:
-            return _load(self, *args, **kwargs)
-        if function is sk.store:
-            _store(self, *args, **kwargs)
-            return None
-        if _is_atomic(function):
-            return _atomic(self, function, *args, **kwargs)
-        return self.each(function, *args, **kwargs)
+        access = ACCESSES.get("atomics" if is_atomic(function) else function)
+        return access(function, *args, **kwargs) if access else self.each(function, *args, **kwargs)
 
     @sk._direct
     @sk._of_thread
@@ -342,45 +337,16 @@ class Tile:
 
 
 @sk._direct
-def _tile(parts: list[Traced], layout: Layout) -> Tile:
+def is_atomic(function: Any) -> bool:
+    """Return whether a function of the language is an atomic, by its name."""
+    return getattr(function, "name", "").startswith("atomic_")
+
+
+@sk._direct
+def tile_of(parts: list[Traced], layout: Layout) -> Tile:
     """Return the tile of a layout that holds these vectors, or these elements."""
     widths = layout.widths
     return Tile(tuple(sk._in_vectors(parts, widths) if widths[0] > 1 else parts), layout)
-
-
-@sk._kernel_only
-def arange(start: int, stop: int) -> Tile:
-    """Return the tile of int64 `start, start + 1, ..., stop - 1`; both are compile-time ints.
-
-    The option `threads` of the kernel says how many threads share them. Left out, up to 128 elements the block gets a thread for
-    each; above that, each thread holds several. Of tiles with different extents the longest decides.
-    """
-    if not _are_known((start, stop)):
-        for name, value in (("start", start), ("stop", stop)):
-            if not _is_int(value):
-                sk.static_assert(False, f"arange: {name} must be a compile-time int, got {value!r}")
-        _layout_of((stop - start,), f"the extent of arange({start!r}, {stop!r})")  # refuses it
-    return _counted(start, stop)
-
-
-@sk._direct
-def _layout_of(shape: Shape, what: str) -> Layout:
-    """Return how a tile of `shape` lies over the block as memory has it. The block gets as many threads as the tile wants."""
-    extent = shape[0] if len(shape) == 1 else math.prod(shape)
-    threads = sk._block_threads(extent, what, _default_threads)
-    if extent > MAX_EXTENT:
-        sk.static_assert(False, f"a tile has at most {MAX_EXTENT} elements, and {what} is {extent}")
-    return blocked(shape, threads, width_for(shape, threads, sk._vector_width()))
-
-
-def _default_threads(extent: int) -> int:
-    return cpu_threads(extent) if sk._is_for_cpu() else default_threads(extent, sk._vector_width())
-
-
-@sk._direct
-def layout_for(shape: Shape) -> Layout:
-    """Return how a tile of `shape` lies over the block where nothing else decides."""
-    return _layout_of(shape, f"the number of elements of shape {shape}")
 
 
 @sk._direct
@@ -398,14 +364,14 @@ def common_shape(tiles: Sequence[Tile], *others: Shape) -> Shape:
     return tuple([max(each, default=1) for each in extents])
 
 
-def _meeting(given: Sequence[Any]) -> tuple[Tile, list[Any]]:
+def meeting(given: Sequence[Any]) -> tuple[Tile, list[Any]]:
     """Return the operands of an operation, of which the tiles have one layout now, and the first of these."""
     tiles = [each for each in given if isinstance(each, Tile)]
     lead = tiles[0]
     if all(each.layout is lead.layout or each.layout == lead.layout for each in tiles):
         return lead, list(given)
     layout = _meeting_layout(tiles)
-    return _placed(given, layout)
+    return placed(given, layout)
 
 
 def _meeting_layout(tiles: Sequence[Tile]) -> Layout:
@@ -436,7 +402,7 @@ def _repeated_along(tile: Tile, layout: Layout) -> Tile:
     firsts = [tuple([0 if axis in gone else o for axis, o in enumerate(offset)]) for offset in layout.offsets]
     found = [elements[places[first]] for first in firsts]
     is_splat = layout.width > 1 and own.width == 1
-    return _tile(found[:: layout.width] if is_splat else found, layout)
+    return tile_of(found[:: layout.width] if is_splat else found, layout)
 
 
 def _inserted(axis: int, strides: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -457,8 +423,8 @@ def _step(stride: Any, number: int) -> Any:
 
 def _new_shape(tile: Tile, shape: Any) -> Shape:
     """Return a shape that was given for the elements of a tile, with what -1 stands for."""
-    is_fine = all(_is_int(size) and (size > 0 or size == -1) for size in shape) and list(shape).count(-1) <= 1
-    sizes = [_plain(size) for size in shape] if is_fine else []
+    is_fine = all(is_int(size) and (size > 0 or size == -1) for size in shape) and list(shape).count(-1) <= 1
+    sizes = [plain_int(size) for size in shape] if is_fine else []
     known = math.prod([size for size in sizes if size != -1])
     found = tuple([tile.extent // known if size == -1 else size for size in sizes])
     if not is_fine or not 1 <= len(found) <= MAX_AXES or math.prod(found) != tile.extent:
@@ -470,7 +436,7 @@ def _new_shape(tile: Tile, shape: Any) -> Shape:
 def _is_place(index: Any) -> bool:
     """Return whether an index is an integer: tiles and pointers have the dtype of their elements."""
     dtype = None if isinstance(index, Tile) or is_pointer(index) else getattr(index, "dtype", None)
-    return _is_int(index) or (isinstance(dtype, sk.DType) and dtype.is_integer)
+    return is_int(index) or (isinstance(dtype, sk.DType) and dtype.is_integer)
 
 
 def _element(tile: Tile, index: tuple[Any, ...]) -> Any:
@@ -479,65 +445,15 @@ def _element(tile: Tile, index: tuple[Any, ...]) -> Any:
         hint = "give `None` or `:` for axes, or an integer for each axis; reduce its elements by `sk.reduce_sum(v)` and the like"
         sk._refuse_index(f"a tile of shape {tile.shape} cannot be indexed so", hint)
     for axis, (each, extent) in enumerate(zip(index, tile.shape)):
-        if _is_int(each) and not -extent <= each < extent:
+        if is_int(each) and not -extent <= each < extent:
             sk._refuse_index(f"index {each} is outside axis {axis} of a tile of shape {tile.shape}", "")
-    place = [each + extent if _is_int(each) and each < 0 else each for each, extent in zip(index, tile.shape)]
+    place = [each + extent if is_int(each) and each < 0 else each for each, extent in zip(index, tile.shape)]
     return element_at(tile.elements, tile.layout, place)
 
 
 @sk._direct
-def _counted(start: int, stop: int) -> Tile:
-    """Return the tile of `arange(start, stop)`."""
-    start, stop = _plain(start), _plain(stop)
-    extent = stop - start
-    layout = _layout_of((extent,), f"the extent of arange({start!r}, {stop!r})")
-    return Tile((), layout, Ramp(sk.int64(start), (1,)))
-
-
-@sk._kernel_only
-def full(shape: int | tuple[int, ...], value: Traced, dtype: sk.DType) -> Tile:
-    """Return the tile of `shape`, each element `value` converted to `dtype`: what a loop over tiles accumulates into.
-
-    shape: a compile-time int, or a tuple of up to four, of which () makes a number; value: a number, known now or at run time.
-    """
-    tile: Tile = _filled("full", shape, value, dtype)
-    return tile
-
-
-@sk._kernel_only
-def zeros(shape: int | tuple[int, ...], dtype: sk.DType) -> Tile:
-    """Return the tile of zeros of `dtype`; see `full`."""
-    tile: Tile = _filled("zeros", shape, 0, dtype)
-    return tile
-
-
-def _filled(function: str, shape: Any, value: Traced, dtype: sk.DType) -> Any:
-    sizes = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
-    if len(sizes) > MAX_AXES or not all(map(_is_int, sizes)):
-        text = f"{function}: shape must be a compile-time int or a tuple of up to {MAX_AXES}, got {shape!r}"
-        sk.static_assert(False, text)
-    if not _are_known(sizes):
-        for size in sizes:
-            _layout_of((size,), f"the extent of {function}({size!r}, ...)")  # refuses it
-    _require_dtype(function, dtype)
-    if isinstance(value, Tile):
-        sk.static_assert(False, f"{function}: value must be a number; for a tile of another dtype use .to(dtype)")
-    if not sizes:
-        return dtype(value)
-    for size in sizes:
-        if size < 1 and len(sizes) > 1:
-            sk._refuse_shape(f"{function}: the shape {sizes}", "each extent is at least 1")
-    sizes = tuple([_plain(size) for size in sizes])
-    what = sizes[0] if len(sizes) == 1 else sizes
-    layout = _layout_of(sizes, f"the extent of {function}({what!r}, ...)")
-    if len(sizes) > 1:
-        return Tile((), layout, Fill(dtype(value)))
-    return _repeated(dtype(value), layout)  # of one axis nearly all tiles lie so: what loops add up is carried as it is
-
-
-@sk._direct
-def _repeated(number: Traced, layout: Layout) -> Tile:
-    return _tile([number] * len(layout.widths), layout)
+def repeated(number: Traced, layout: Layout) -> Tile:
+    return tile_of([number] * len(layout.widths), layout)
 
 
 def of_one_axis(function: str, value: Any) -> Tile:
@@ -555,153 +471,7 @@ def require_tile(function: str, value: Any) -> None:
         sk.static_assert(False, f"{function} takes a tile; for one scalar per thread use block_reduce")
 
 
-def _require_dtype(function: str, dtype: Any) -> None:
-    if not isinstance(dtype, sk.DType):
-        sk.static_assert(False, f"{function}: dtype must be a dtype such as sk.float32, got {dtype!r}")
-
-
-@sk._direct
-def _are_known(bounds: tuple[Any, ...]) -> bool:
-    """Return whether these are ints. A run-time number is one for a kernel only, which is to refuse it by its place."""
-    return all(map(_is_int, bounds))
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
-def _plain(value: Any) -> int:
-    """Return a Python int: those of NumPy would wrap."""
-    plain: int = value if isinstance(value, int) else value.item()
-    return plain
-
-
-def _mask(exists: Traced, mask: Traced | None) -> Traced | None:
-    """Return `exists & mask`, where a mask of None means true and a compile-time true costs nothing; None for no mask."""
-    if exists is True:
-        return mask
-    return exists if mask is None else _AND(exists, mask)
-
-
-class _Vectors(NamedTuple):
-    """The vectors of memory that a pointer tile points to, each accessed as a whole. align: of their addresses, in bytes."""
-
-    pointers: list[Traced]
-    masks: list[Traced]
-    align: int
-
-
-def _vectors(layout: Layout, pointer: Any, mask: Any, exists: list[Traced]) -> _Vectors | None:
-    """Return what is accessed, where each vector lies side by side and its mask is the same for all its elements, else None."""
-    width, axis = layout.width, layout.vector_axis
-    if width == 1 or layout.shape[axis] % width or not isinstance(pointer, Tile) or not isinstance(pointer.form, Ramp):
-        return None
-    masks = [mask] * len(layout.widths)
-    if isinstance(mask, Tile):
-        if not isinstance(mask.form, Guard) or not mask.form.is_constant(width, axis):
-            return None
-        masks = mask.form.elements(layout, width)
-    align = pointer.form.align(layout)
-    if align is None:
-        return None
-    return _Vectors(pointer.form.elements(layout, width), list(map(_mask, exists[::width], masks)), align)
-
-
-def _in_memory(given: Sequence[Any]) -> tuple[Tile, list[Any]]:
-    """Return the operands of an access, the pointer first, with one layout: if none has its own, one that lies as memory does."""
-    tiles, pointer = [each for each in given if isinstance(each, Tile)], given[0]
-    if any(not tile.form for tile in tiles) or not isinstance(pointer, Tile) or not isinstance(pointer.form, Ramp):
-        return _meeting(given)
-    shape = common_shape(tiles)
-    layout = layout_for(shape)
-    axis = _axis_in_memory(pointer)
-    if axis is not None and axis != -1:
-        layout = _along(layout, axis + len(shape))
-    return _placed(given, layout)
-
-
-def _axis_in_memory(pointer: Tile) -> int | None:
-    """Return the axis, counted from the end, along which a tile of pointers is known to lie side by side; None for no such."""
-    if not isinstance(pointer.form, Ramp):
-        return None
-    found = [axis for axis in range(pointer.ndim) if pointer.form.is_contiguous(axis) and pointer.shape[axis] > 1]
-    return found[-1] - pointer.ndim if found else None
-
-
-def _along(layout: Layout, axis: int) -> Layout:
-    """Return the layout as memory has it where neighbours along an axis are neighbours there."""
-    width = width_for(layout.shape, layout.threads, sk._vector_width(), axis)
-    return blocked(layout.shape, layout.threads, width, axis)
-
-
-def _placed(given: Sequence[Any], layout: Layout) -> tuple[Tile, list[Any]]:
+def placed(given: Sequence[Any], layout: Layout) -> tuple[Tile, list[Any]]:
     """Return operands, the tiles with this layout, and the first of these."""
     placed = [each.at(layout) if isinstance(each, Tile) else each for each in given]
     return next(each for each in placed if isinstance(each, Tile)), placed
-
-
-@sk._direct
-def _load(_: Tile, pointer: Any, mask: Any = None, other: Any = None, **order: Any) -> Tile:
-    lead, (pointer, mask, other) = _in_memory((pointer, mask, other))
-    layout, exists = lead.layout, lead.valid()
-    if not order and (found := _vectors(layout, pointer, mask, exists)):
-        places = zip(found.pointers, found.masks, lead.vectors_of(other))
-        return lead.like([sk._load_vector(p, layout.width, found.align, mask=m, other=o) for p, m, o in places])
-    rows = zip(lead.elements_of(pointer), lead.elements_of(mask), lead.elements_of(other), exists)
-    return lead.like([sk.load(p, mask=_mask(on, m), other=o, **order) for p, m, o, on in rows])
-
-
-@sk._direct
-def _store(_: Tile, pointer: Any, value: Any, mask: Any = None, **order: Any) -> None:
-    if not isinstance(pointer, Tile):
-        sk.static_assert(False, "store of a tile to one address: add an arange to the pointer")
-    others = [each for each in (value, mask) if isinstance(each, Tile)]
-    if any(each.shape != pointer.shape for each in others):
-        common_shape(others, pointer.shape)  # refuses what is no part of it
-    lead, (pointer, value, mask) = _in_memory((pointer, value, mask))
-    axis = _axis_in_memory(pointer)
-    if (
-        axis is not None and lead.layout.fastest_axis != axis + lead.ndim
-    ):  # else each access would be of one element, far apart
-        lead, (pointer, value, mask) = _placed((pointer, value, mask), _along(lead.layout, axis + lead.ndim))
-    layout, exists = lead.layout, lead.layout.owned()
-    is_in_vectors = value.is_in_vectors if isinstance(value, Tile) else True
-    if is_in_vectors and not order and (found := _vectors(layout, pointer, mask, exists)):
-        vectors = value if isinstance(value, Tile) else _repeated(value, layout)
-        for p, m, x in zip(found.pointers, found.masks, lead.vectors_of(vectors)):
-            sk._store_vector(p, x, found.align, mask=m)
-        return
-    for p, x, m, on in zip(lead.elements_of(pointer), lead.elements_of(value), lead.elements_of(mask), exists):
-        sk.store(p, x, mask=_mask(on, m), **order)
-
-
-@sk._direct
-def _is_atomic(function: Any) -> bool:
-    """Return whether a function of the language is an atomic, by its name."""
-    return getattr(function, "name", "").startswith("atomic_")
-
-
-@sk._kernel_only
-def _atomic(tile: Tile, function: Any, *args: Any, mask: Any = None, **order: Any) -> Tile:
-    """Return the old values; 0 where there is no element or `mask` is false."""
-    lead, given = _once((*args, mask))
-    rows = zip(lead.valid(), *[lead.elements_of(a) for a in given])
-    return lead.like([_atomic_where(_mask(exists, m), function, row, order) for exists, *row, m in rows])
-
-
-@sk._direct
-def _once(given: Sequence[Any]) -> tuple[Tile, list[Any]]:
-    """Return the operands of an atomic with one layout in which no element has copies."""
-    lead, given = _in_memory(given)
-    if not lead.layout.has_copies:
-        return lead, given
-    return _placed(given, layout_for(lead.shape))
-
-
-def _atomic_where(allowed: Traced | None, function: Any, args: list[Traced], order: dict[str, Any]) -> Traced:
-    if allowed is None:
-        return function(*args, **order)
-    old = args[0].dtype(0)
-    if allowed:
-        old = function(*args, **order)
-    return old

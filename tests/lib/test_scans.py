@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stagekit as sk
-from stagekit.lib import tile as placement
+from stagekit.lib import placing
 from stagekit.testing import NoMeaning, run_in_python
 from tests.places import each_place, on_gpu, run
 
@@ -25,9 +25,9 @@ EXTENTS = (1, 2, 3, 16, 31, 32, 33, 64, 100, 257, 1000, 1024, 1025, 3001)
 def placed(threads: int, width: int) -> Iterator[None]:
     """Let tiles lie over so many threads, in chunks of this width."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(placement, "width_for", lambda shape, threads, most, axis=-1: width)
+        patch.setattr(placing, "width_for", lambda shape, threads, most, axis=-1: width)
         for name in ("default_threads", "cpu_threads"):
-            patch.setattr(placement, name, lambda *extent: threads)
+            patch.setattr(placing, name, lambda *extent: threads)
         yield
 
 
