@@ -162,6 +162,7 @@ stored and converted, and have no arithmetic."""
     eps: Any
     holds: Any
     is_float: Any
+    is_in_numpy: Any
     is_integer: Any
     is_signed: Any
     is_storage_only: Any

@@ -26,6 +26,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import importlib.util
 import itertools
 import json
 import os
@@ -38,13 +39,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import ml_dtypes
 import numpy as np
 
 from stagekit import config
 from stagekit.artifact import Artifact, RecordSite
 from stagekit.diagnostics import Diagnostic, InternalError, Loc, is_huge, warn
-from stagekit.dtypes import ALL_DTYPES, DType
+from stagekit.dtypes import ALL_DTYPES, EXTENSION, DType
 from stagekit.frozen import frozen
 from stagekit.hostexpr import HostOp, Slot
 from stagekit.signature import (
@@ -405,22 +405,26 @@ def cached_code(kind: str, words: Sequence[str], make: Callable[[], bytes]) -> b
 
 @functools.cache
 def versions() -> str | None:
-    """Return a digest of the package, Python, and NumPy, which folds constants; None where the package's files cannot be read.
+    """Return a digest of the package, Python, and what folds constants, NumPy and ml_dtypes; None where a file cannot be read.
 
     It is made when the disk is first used.
     """
-    found = sha256("\n".join((sys.version, platform.machine(), np.__version__, ml_dtypes.__version__)).encode())
+    found = sha256("\n".join((sys.version, platform.machine(), np.__version__)).encode())
     loader = getattr(__spec__, "loader", None)
     archive = getattr(loader, "archive", None)  # the zip file that the package is imported from
     root = os.path.dirname(archive or __file__)
     paths = [archive] if archive else list(_module_files(root))
+    named = [(path.removeprefix(root), path) for path in paths]
+    extension = importlib.util.find_spec(EXTENSION)
+    if extension and extension.origin:  # this file says its version; to import it would take long
+        named.append((EXTENSION, extension.origin))
     try:
-        for path in paths:
+        for name, path in named:
             with open(path, "rb") as file:
                 if os.fstat(file.fileno()).st_mtime > _IMPORTED_AT_S:  # what runs here is not what lies there now
                     return None
                 content = file.read()
-            found.update(f"\n{path.removeprefix(root)} {len(content)}\n".encode() + content)
+            found.update(f"\n{name} {len(content)}\n".encode() + content)
     except OSError:
         return None
     return found.hexdigest() if archive or __file__ in paths else None

@@ -6,6 +6,7 @@ Sources: NumPy 2 (NEP 50) for the idea that literals adapt; `docs/language.md` s
 
 from __future__ import annotations
 
+import importlib
 import math
 import re
 import sys
@@ -14,11 +15,12 @@ from functools import cached_property
 from itertools import count
 from typing import Any, Literal
 
-import ml_dtypes
 import numpy as np
 
 from stagekit.diagnostics import Diagnostic, called, counted, hide_frames
 from stagekit.frozen import frozen
+
+EXTENSION = "ml_dtypes"  # has the dtypes that NumPy lacks; imported when one is needed, since that can take a second
 
 Kind = Literal["bool", "int", "uint", "float"]
 
@@ -60,6 +62,12 @@ class FloatFormat:
     def overflow(self) -> int:
         """The bits of whatever is too large."""
         return self.infinity if self.has_infinity else self.nan
+
+    @property
+    def largest(self) -> float:
+        """The largest finite number."""
+        exponent, fraction = divmod(self.overflow - 1, 1 << self.fraction_bits)
+        return math.ldexp((1 << self.fraction_bits) + fraction, exponent - self.bias - self.fraction_bits)
 
 
 NO_LAYOUT = FloatFormat(0, 0)
@@ -122,8 +130,13 @@ class DType:
 
     @cached_property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype that stores this type."""
-        return np.dtype(getattr(ml_dtypes, self.name, self.name))
+        """The NumPy dtype that stores this type: of ml_dtypes, where NumPy has none."""
+        return np.dtype(self.name if self.is_in_numpy else getattr(importlib.import_module(EXTENSION), self.name))
+
+    @cached_property
+    def is_in_numpy(self) -> bool:
+        """Whether NumPy itself has this dtype."""
+        return hasattr(np, self.name)
 
     @cached_property
     def itemsize(self) -> int:
@@ -147,37 +160,37 @@ class DType:
     def min(self) -> int:
         """The smallest value: an int, of a float dtype a float, the least finite one."""
         if self.is_float:
-            return self._limit("min")  # type: ignore[return-value]  # almost all who ask have an integer dtype
+            return -self.layout.largest  # type: ignore[return-value]  # almost all who ask have an integer dtype
         return -(1 << (self.bits - 1)) if self.kind == "int" else 0
 
     @cached_property
     def max(self) -> int:
         """The largest value: an int, of a float dtype a float, the largest finite one."""
         if self.is_float:
-            return self._limit("max")  # type: ignore[return-value]
+            return self.layout.largest  # type: ignore[return-value]
         return (1 << (self.bits - (self.kind == "int"))) - 1
 
     @property
     def eps(self) -> float:
         """Of a float dtype: the distance from 1 to the next larger number."""
-        return self._limit("eps")
+        return self._power_of_two("eps", -self.layout.fraction_bits)
 
     @property
     def smallest_normal(self) -> float:
         """Of a float dtype: the least positive number of full precision. Also called `tiny`."""
-        return self._limit("smallest_normal")
+        return self._power_of_two("smallest_normal", 1 - self.layout.bias)
 
     tiny = smallest_normal
 
     @property
     def smallest_subnormal(self) -> float:
         """Of a float dtype: the least positive number."""
-        return self._limit("smallest_subnormal")
+        return self._power_of_two("smallest_subnormal", 1 - self.layout.bias - self.layout.fraction_bits)
 
-    def _limit(self, name: str) -> float:
+    def _power_of_two(self, name: str, exponent: int) -> float:
         if not self.is_float:
             raise AttributeError(f"{self.name} has no {name!r}, which float dtypes have")
-        return float(getattr(ml_dtypes.finfo(self.numpy), name))  # type: ignore[no-untyped-call]
+        return math.ldexp(1, exponent)
 
     @property
     def unsigned(self) -> DType:
@@ -219,7 +232,7 @@ FLOAT_DTYPES = tuple(d for d in ARITHMETIC_DTYPES if d.is_float)
 INDEX = int64  # of thread and block indices, shapes, strides and loop variables
 
 _BY_NAME = {d.name: d for d in ALL_DTYPES}
-_BY_NUMPY = {d.numpy: d for d in ALL_DTYPES}
+_BY_NUMPY = {d.numpy: d for d in ALL_DTYPES if d.is_in_numpy}
 _SIGNED_BY_BITS = {d.bits: d for d in ALL_DTYPES if d.kind == "int"}
 
 
@@ -230,7 +243,11 @@ def dtype_named(name: str) -> DType:
 
 def dtype_from_numpy(dtype: np.dtype[Any]) -> DType | None:
     """Return the dtype that NumPy stores as `dtype` in native byte order, or None."""
-    return _BY_NUMPY.get(dtype)
+    found = _BY_NUMPY.get(dtype)
+    if found is None and dtype.type.__module__ == EXTENSION:  # whoever made this dtype has imported it
+        _BY_NUMPY.update({d.numpy: d for d in ALL_DTYPES})
+        return _BY_NUMPY.get(dtype)
+    return found
 
 
 def promote(a: DType, b: DType) -> DType | None:

@@ -180,7 +180,10 @@ LATER = {
     "cupy",
     "jax",
     "hypothesis",
-    "cuda.bindings.driver",
+    "ml_dtypes",  # a second
+    "llvmlite",
+    "cuda",
+    "importlib.metadata",
     "stagekit.passes.pipeline",
     "stagekit.backends.nvptx",
     "stagekit.backends.host.compiler",

@@ -110,6 +110,7 @@ class NativeLaunchers:
         launches = self._launches[kernel] = self._launches.get(kernel, 0) + 1
         if launches < _NATIVE_FROM or not (key is None or is_exact(key)) or not native_process.is_available():
             return
+        native_process.process().note_dtypes()
         chain = self._callables.get(key, {})
         if any(kernel in shared.kernels for shared in chain.values()):
             before, _ = self._known.get(kernel, (None, None))

@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 
 from stagekit.diagnostics import counted
-from stagekit.dtypes import dtype_from_numpy, float32, float64, number_as
+from stagekit.dtypes import EXTENSION, dtype_from_numpy, float32, float64, number_as
 from stagekit.hostexpr import HostExpr, Slot, compile_expressions, slots_in
 from stagekit.runtime import args, driver, errors
 from stagekit.runtime.errors import ArgumentError
@@ -200,12 +200,12 @@ def _numpy_reader(spec: ArraySpec | PointerSpec, general: Reader) -> Reader:
     """The usual case is an exact `ndarray` of the right dtype, rank, sizes, flags and alignment."""
     if isinstance(spec, ArraySpec) and not spec.is_contiguous:
         return general
-    dtype, align, is_written, ndarray = spec.dtype.numpy, spec.align, spec.is_written, np.ndarray
+    dtype, align, is_written, ndarray = spec.dtype, spec.align, spec.is_written, np.ndarray
     shape = spec.shape if isinstance(spec, ArraySpec) else None
     fixed = [(axis, size) for axis, size in enumerate(shape or ()) if isinstance(size, int)]
 
     def read(value: Any, reading: Reading) -> Native:
-        if type(value) is not ndarray or value.dtype != dtype:
+        if type(value) is not ndarray or dtype_from_numpy(value.dtype) is not dtype:
             return general(value, reading)
         flags, sizes, address = value.flags, value.shape, address_of(value)
         if (is_written and not flags.writeable) or address % align:
@@ -268,7 +268,7 @@ _WAY_TO: dict[Target, str] = {
 
 def _conversion(spec: ArraySpec | PointerSpec, value: Any) -> str:
     if isinstance(value, np.ndarray):
-        module = "np" if hasattr(np, spec.dtype.name) else "ml_dtypes"
+        module = "np" if spec.dtype.is_in_numpy else EXTENSION
         return f"{spec.name}.astype({module}.{spec.dtype.name}{'_' * (spec.dtype.kind == 'bool')})"
     if hasattr(value, "to") and hasattr(value, "data_ptr"):
         return f"{spec.name}.to(torch.{spec.dtype.name})"

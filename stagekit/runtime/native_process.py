@@ -17,7 +17,7 @@ import os
 import struct
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -25,7 +25,7 @@ import numpy as np
 
 from stagekit import config
 from stagekit import native_tables as tables
-from stagekit.dtypes import ALL_DTYPES, DType
+from stagekit.dtypes import ALL_DTYPES, EXTENSION, DType
 from stagekit.frozen import frozen
 from stagekit.native_tables import ABSENT, C_CONTIGUOUS, WRITEABLE
 from stagekit.runtime import views
@@ -159,10 +159,12 @@ class Process:
         self._rows = (ctypes.c_uint64 * (len(tables.EXCHANGE) * tables.EXCHANGES))()
         self._referents: dict[str, Any] = {}
         self.functions: Mapping[str, int] = {}
+        self._has_all_dtypes = False
         self.streams: dict[int, int] = {}
         self.address = ctypes.addressof(self._memory)
         for name, value in _known_objects().items():
             self.point(name, value)
+        self._point_dtypes(dtype for dtype in ALL_DTYPES if dtype.is_in_numpy)
         self.set("exchanges", ctypes.addressof(self._rows))
 
     def set(self, name: str, word: int) -> None:
@@ -175,6 +177,18 @@ class Process:
         """Store the address of a Python object, and keep the object alive."""
         self._referents[name] = value
         self.set(name, id(value))
+
+    def note_dtypes(self) -> None:
+        """Let launchers know the dtypes of ml_dtypes once it is imported: there are no arrays of them before."""
+        if not self._has_all_dtypes and EXTENSION in sys.modules:
+            self._point_dtypes(ALL_DTYPES)
+            self._has_all_dtypes = True
+
+    def _point_dtypes(self, dtypes: Iterable[DType]) -> None:
+        for dtype in dtypes:
+            self.point(f"dtype_{dtype.name}", dtype.numpy)
+            if _has_plain_scalars(dtype):
+                self.point(f"scalar_{dtype.name}", dtype.numpy.type)
 
     def set_functions(self, addresses: Mapping[str, int], code: object) -> None:
         """Store the addresses of the functions that launchers call, make the pool, and keep their code alive."""
@@ -228,8 +242,6 @@ def _known_objects() -> dict[str, Any]:
         "dlpack_name": sys.intern("__dlpack__"),
         "dlpack_device_name": sys.intern("__dlpack_device__"),
         "dlpack_version": tables.DLPACK_VERSION,
-        **{f"dtype_{dtype.name}": dtype.numpy for dtype in ALL_DTYPES},
-        **{f"scalar_{dtype.name}": dtype.numpy.type for dtype in ALL_DTYPES if _has_plain_scalars(dtype)},
     }
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import subprocess
 import sys
 import threading
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -90,6 +92,38 @@ def test_dtypes_and_constexprs_alternate_behind_the_same_brackets() -> None:
                 x, out = np.arange(64, dtype=dtype), np.zeros(64, dtype)
                 add_step[(1,)](x, out, block)
                 assert (out == x + STEP).all()
+
+
+LATER_DTYPES = """
+import sys
+import numpy as np
+import stagekit as sk
+from stagekit.runtime.native_process import process
+
+@sk.jit(target="cpu")
+def double(x, BLOCK: sk.constexpr):
+    i = sk.arange(0, BLOCK)
+    sk.store(x + i, sk.load(x + i) + sk.load(x + i))
+
+def launch(x):
+    for _ in range(4):
+        double[1,](x, 8)
+    return float(x[1])
+
+assert launch(np.ones(8, np.float32)) == 16
+assert "ml_dtypes" not in sys.modules, "nothing needed it so far"
+import ml_dtypes
+assert launch(np.ones(8, ml_dtypes.bfloat16)) == 16
+known = process().get("dtype_bfloat16"), process().get("scalar_bfloat16")
+assert known == (id(np.dtype(ml_dtypes.bfloat16)), id(ml_dtypes.bfloat16)), known
+"""
+
+
+def test_launchers_know_dtypes_of_a_library_that_is_imported_later(tmp_path: Path) -> None:
+    program = tmp_path / "later.py"
+    program.write_text(LATER_DTYPES)
+
+    subprocess.run([sys.executable, str(program)], check=True)
 
 
 def test_more_specialisations_than_one_callable_knows_do_not_make_it_anew_each_time(
