@@ -1,6 +1,6 @@
 """The records of everything that is not a core op, one file per family; importing this package registers them all."""
 
-from stagekit.intrinsics import atomics, bits, exponentials, index, rounding, sync, trigonometry, warp
+from stagekit.intrinsics import atomics, bits, exponentials, index, rounding, sync, tensor, trigonometry, warp
 from stagekit.intrinsics.registry import all_intrinsics, by_name, define, public_in
 
 FAMILIES = {
@@ -9,6 +9,7 @@ FAMILIES = {
     "index": (index,),
     "sync": (sync,),
     "warp": (warp,),
+    "tensor cores": (tensor,),
     "atomics": (atomics,),
 }
 

@@ -139,7 +139,7 @@ class Intrinsic:
     integers_as_float: integer arguments are first converted as `/` does (`exp(3)`).
     bounds: the least and the greatest result of an index, on any target. level: whether a kernel that asks for it is written
     thread by thread or block by block. extreme: whether it gives the smaller or the larger of its two arguments.
-    min_capability: compute capability times ten.
+    min_capability: compute capability times ten. older: how cuda does it below that; None where it refuses.
     public_in: the modules in which users find it; none for a record of which others are built.
     """
 
@@ -165,6 +165,7 @@ class Intrinsic:
     level: Literal["thread", "block"] | None = None
     extreme: Literal["min", "max"] | None = None
     min_capability: int = 75
+    older: Lowering | None = None
     public_in: tuple[str, ...] = ("stagekit",)
 
     def __post_init__(self) -> None:
@@ -211,8 +212,10 @@ class Intrinsic:
     @property
     def meaning(self) -> str:
         """What it does, and where it can."""
-        needs = f" On cuda: compute capability {self.min_capability / 10} or above." if self.min_capability > 75 else ""
-        return self.doc + needs
+        if self.min_capability == 75:
+            return self.doc
+        below = "; below that by other instructions" if self.older else ""
+        return f"{self.doc} On cuda: compute capability {self.min_capability / 10} or above{below}."
 
     @property
     def text(self) -> str:

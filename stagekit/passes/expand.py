@@ -35,7 +35,13 @@ def lowering(op: IntrinsicOp, context: PassContext) -> Lowering | None:
     """Return how the target does `op`; None where the interpreter evaluates the record's own meaning."""
     if context.target not in op.spec.lower:
         return None
+    if op.spec.older and _is_older(op, context):
+        return op.spec.older
     return op.spec.lowering(context.target, types_of(op.args), fastmath=context.fastmath)
+
+
+def _is_older(op: IntrinsicOp, context: PassContext) -> bool:
+    return context.target == "cuda" and context.capability < op.spec.min_capability
 
 
 def illegal(op: Op, context: PassContext) -> str | None:
@@ -60,7 +66,7 @@ class _Expander(Rewriter):
         found = lowering(op, self.context)
         if isinstance(found, Unsupported):
             self.refuse(op, op.spec.name, found.reason)
-        if self.is_cuda and self.context.capability < op.spec.min_capability:
+        if _is_older(op, self.context) and not op.spec.older:
             needed, here = op.spec.min_capability / 10, self.context.capability / 10
             self.refuse(op, op.spec.name, f"needs compute capability {needed}, this kernel is for {here}")
         if not isinstance(found, Expand):

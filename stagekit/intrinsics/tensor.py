@@ -1,0 +1,254 @@
+"""Small matrix products that a warp computes together, and how their operands come from shared memory.
+
+A warp holds a matrix in *fragments*: lane 4 * g + t, for g of 0 to 7 and t of 0 to 3, has in its 32-bit words (in its float64)
+
+    a: of rows g and g + 8 (g alone, of m8n8k4) the words t, then the words t + 4;  of a word k grows from the lowest bits on
+    b: of column g the word t, then the word t + 4, of those that lie along k
+    c: of row g the columns 2 * t and 2 * t + 1, then of row g + 8 the same
+
+so that one table row says all of an instruction, and `ldmatrix` reads fragments of any dtype of up to 32 bits. Where there is no
+such instruction, lanes get rows and columns by shuffles, and multiply in the order of k.
+
+Source: PTX ISA, "Warp Level Matrix Instructions" (mma, ldmatrix) and "Data Movement and Conversion Instructions: cp.async".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from stagekit import dtypes
+from stagekit.dtypes import DType
+from stagekit.intrinsics.registry import by_name, define
+from stagekit.ir import (
+    U32,
+    Builder,
+    CompareKind,
+    Effect,
+    Expand,
+    Intrinsic,
+    Param,
+    Pointer,
+    Scalar,
+    Sig,
+    Space,
+    Value,
+)
+
+_COLLECTIVE = frozenset({Effect.COLLECTIVE})
+_PLACES = ("stagekit.cuda",)
+_AMPERE = 80  # the compute capability that brought these shapes, times ten
+Values = tuple[Value, ...]
+
+
+class Product(NamedTuple):
+    """One instruction. shape: m, n, k. element: of both factors; of tf32, which is held as float32, 13 bits are not looked at."""
+
+    shape: tuple[int, int, int]
+    element: DType
+    total: DType
+    ptx: tuple[str, str]  # how it spells both
+
+    @property
+    def holder(self) -> DType:
+        """What a lane holds elements of the factors in."""
+        return dtypes.float64 if self.element is dtypes.float64 else dtypes.uint32
+
+    @property
+    def is_tf32(self) -> bool:
+        return self.ptx[0] == "tf32"
+
+    @property
+    def halves(self) -> int:
+        """How many rows of a a lane has."""
+        return self.shape[0] // 8
+
+    @property
+    def words(self) -> int:
+        """How many holders a row of a, or a column of b, has."""
+        return self.shape[2] * self.element.itemsize // self.holder.itemsize
+
+
+PRODUCTS = {
+    "mma_m16n8k16_f16": Product((16, 8, 16), dtypes.float16, dtypes.float32, ("f16", "f32")),
+    "mma_m16n8k16_bf16": Product((16, 8, 16), dtypes.bfloat16, dtypes.float32, ("bf16", "f32")),
+    "mma_m16n8k8_tf32": Product((16, 8, 8), dtypes.float32, dtypes.float32, ("tf32", "f32")),
+    "mma_m16n8k32_s8": Product((16, 8, 32), dtypes.int8, dtypes.int32, ("s8", "s32")),
+    "mma_m16n8k32_u8": Product((16, 8, 32), dtypes.uint8, dtypes.int32, ("u8", "s32")),
+    "mma_m8n8k4_f64": Product((8, 8, 4), dtypes.float64, dtypes.float64, ("f64", "f64")),
+}
+
+
+def _product(name: str) -> Intrinsic:
+    row = PRODUCTS[name]
+    m, n, k = row.shape
+    factors = row.halves * row.words // 4, row.words // 4
+    names = [f"{letter}{i}" for letter, count in zip("abc", (*factors, 2 * row.halves)) for i in range(count)]
+    held, total = Scalar(row.holder), Scalar(row.total)
+    by_lanes = Expand(lambda b, args, params: _by_lanes(b, row, args))
+    ignored = ", of which the lowest 13 bits are not looked at" if row.is_tf32 else ""
+    return define(
+        name=name,
+        args=tuple(names),
+        sigs=(Sig((held,) * sum(factors) + (total,) * 2 * row.halves, (total,) * 2 * row.halves),),
+        effects=_COLLECTIVE,
+        lower={"cuda": Expand(lambda b, args, params: _instruction(b, row, args)), "cpu": by_lanes, "interp": by_lanes},
+        doc=f"c + a @ b of a warp, all 32 lanes: a {m} by {k}, b {k} by {n} of {row.element.name}{ignored}, "
+        f"c {m} by {n} of {row.total.name}, in fragments. "
+        + (
+            "Sums wrap."
+            if row.total.is_integer
+            else "On a GPU the order of additions, and their rounding, are the hardware's."
+        ),
+        source="PTX ISA, mma.sync",
+        min_capability=_AMPERE,
+        older=by_lanes,
+        public_in=_PLACES,
+    )
+
+
+_LETTER = {dtypes.uint32: "r", dtypes.int32: "r", dtypes.float32: "f", dtypes.float64: "d"}
+
+
+def _instruction(b: Builder, row: Product, args: Sequence[Value]) -> Values:
+    sums = 2 * row.halves
+    groups = [sums, *_counts(row), sums]
+    starts = [sum(groups[:i]) for i in range(len(groups))]
+    operands = ["{" + ", ".join(f"${s + i}" for i in range(c)) + "}" for s, c in zip(starts, groups)]
+    element, total = row.ptx
+    shape = "m{}n{}k{}".format(*row.shape)
+    text = f"mma.sync.aligned.{shape}.row.col.{total}.{element}.{element}.{total} {', '.join(operands)};"
+    result = _LETTER[row.total]
+    constraints = [f"={result}"] * sums + [_LETTER[value.type.dtype] for value in args]
+    results = (Scalar(row.total),) * sums
+    return b.asm(text, ",".join(constraints), args, results, has_side_effects=True, host=None)
+
+
+def _counts(row: Product) -> tuple[int, int]:
+    return row.halves * row.words // 4, row.words // 4
+
+
+def _by_lanes(b: Builder, row: Product, args: Sequence[Value]) -> Values:
+    """Multiply the rows that a lane has by its two columns, which it gets from the lanes that have them."""
+    count_a, count_b = _counts(row)
+    a, other, c = args[:count_a], args[count_a : count_a + count_b], args[count_a + count_b :]
+    lane = b.cast(b.call_one(by_name("lane_id"), ()), dtypes.int32)
+    group, place = b.shr(lane, _number(b, 2)), b.and_(lane, _number(b, 3))
+
+    def line(parts: Sequence[Value], step: int, first: Value) -> list[Value]:
+        """Return elements along k. parts: of which each lane has its own; first: the lane with the first of them."""
+        words = [
+            _from_lane(b, parts[step * (word // 4)], b.add(first, _number(b, word % 4))) for word in range(row.words)
+        ]
+        return [element for word in words for element in _elements(b, row, word)]
+
+    rows = [line(a[half:], row.halves, b.shl(group, _number(b, 2))) for half in range(row.halves)]
+    columns = [line(other, 1, b.add(b.shl(place, _number(b, 3)), _number(b, 4 * j))) for j in range(2)]
+    return tuple([_sum(b, c[2 * i + j], rows[i], columns[j]) for i in range(row.halves) for j in range(2)])
+
+
+def _number(b: Builder, value: int) -> Value:
+    return b.constant(value, dtypes.int32)
+
+
+def _from_lane(b: Builder, value: Value, lane: Value) -> Value:
+    return b.call_one(by_name("shfl_sync"), (b.constant(0xFFFFFFFF, dtypes.uint32), value, lane))
+
+
+def _elements(b: Builder, row: Product, word: Value) -> Iterator[Value]:
+    """Return the elements of a word in the dtype of the sums, lowest bits first."""
+    if row.holder is dtypes.float64:
+        yield word
+        return
+    if row.is_tf32:
+        yield b.bitcast(b.and_(word, b.constant(0xFFFFE000, dtypes.uint32)), Scalar(dtypes.float32))
+        return
+    for shift in range(0, 32, row.element.bits):
+        part = b.cast(b.shr(word, b.constant(shift, dtypes.uint32)), row.element.unsigned)
+        yield b.cast(b.bitcast(part, Scalar(row.element)), row.total)
+
+
+def _sum(b: Builder, total: Value, row: Sequence[Value], column: Sequence[Value]) -> Value:
+    for x, y in zip(row, column, strict=True):
+        total = b.call_one(by_name("fma"), (x, y, total)) if total.type.dtype.is_float else b.add(b.mul(x, y), total)
+    return total
+
+
+mma_m16n8k16_f16 = _product("mma_m16n8k16_f16")
+mma_m16n8k16_bf16 = _product("mma_m16n8k16_bf16")
+mma_m16n8k8_tf32 = _product("mma_m16n8k8_tf32")
+mma_m16n8k32_s8 = _product("mma_m16n8k32_s8")
+mma_m16n8k32_u8 = _product("mma_m16n8k32_u8")
+mma_m8n8k4_f64 = _product("mma_m8n8k4_f64")
+
+# -- fragments from shared memory ---------------------------------------------------------------------------------------
+
+_ROW_BYTES = 16  # of a matrix of 8 rows
+_MOVED = [d for d in dtypes.ALL_DTYPES if d.bits in (8, 16, 32) and d.kind != "bool"]
+
+
+def _words(b: Builder, pointer: Value) -> Value:
+    return b.bitcast(pointer, Pointer(dtypes.uint32, pointer.type.space))  # type: ignore[union-attr]
+
+
+def _fragments(name: str, count: int) -> Intrinsic:
+    by_lanes = Expand(lambda b, args, params: _loaded_by_lanes(b, count, args[0], is_turned=params[0]))
+    return define(
+        name=name,
+        args=("pointer",),
+        params=(Param("trans", (False, True), False),),
+        sigs=tuple([Sig((Pointer(d, Space.SHARED),), (U32,) * count) for d in _MOVED]),
+        effects=_COLLECTIVE | {Effect.READ},
+        lower={
+            "cuda": Expand(lambda b, args, params: _ldmatrix(b, count, args[0], is_turned=params[0])),
+            "cpu": by_lanes,
+            "interp": by_lanes,
+        },
+        doc=f"{count} matri{'ces' if count > 1 else 'x'} of 8 rows of 16 bytes: to lane 4 * g + t the word t of row g of each. "
+        f"Lane 8 * i + r points to row r of matrix i, to a multiple of 16 bytes{'' if count == 4 else '; other lanes to none'}. "
+        "trans: of 8 by 8 elements of 16 bits, rows are columns, so that a lane gets elements g of rows 2 * t and 2 * t + 1.",
+        source="PTX ISA, ldmatrix.sync",
+        public_in=_PLACES,
+    )
+
+
+def _ldmatrix(b: Builder, count: int, pointer: Value, *, is_turned: bool) -> Values:
+    places = ", ".join(f"${i}" for i in range(count))
+    text = f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if is_turned else ''}.shared.b16 {{{places}}}, [${count}];"
+    constraints = ",".join(["=r"] * count + ["l"])
+    return b.asm(text, constraints, (pointer,), (U32,) * count, has_side_effects=True, host=None)
+
+
+def _loaded_by_lanes(b: Builder, count: int, pointer: Value, *, is_turned: bool) -> Values:
+    """Let each lane load the row that it points to, and get its words from the lanes that have them."""
+    lane = b.cast(b.call_one(by_name("lane_id"), ()), dtypes.int32)
+    group, place = b.shr(lane, _number(b, 2)), b.and_(lane, _number(b, 3))
+    exists = b.compare(CompareKind.LT, lane, _number(b, 8 * count))
+    start, nothing = _words(b, pointer), b.constant(0, dtypes.uint32)
+    row = [b.load(b.offset(start, b.index(i)), exists, nothing, align=_ROW_BYTES if i == 0 else None) for i in range(4)]
+
+    def word(lane: Value, which: Value) -> Value:
+        """Return a word of the row of a lane, by its number."""
+        parts = [_from_lane(b, each, lane) for each in row]
+        found = parts[0]
+        for i in range(1, 4):
+            found = b.select(b.compare(CompareKind.EQ, which, _number(b, i)), parts[i], found)
+        return found
+
+    def turned(matrix: int) -> Value:
+        both = []
+        for i in range(2):
+            source = b.add(b.shl(place, _number(b, 1)), _number(b, 8 * matrix + i))
+            bits = b.cast(b.shl(b.and_(group, _number(b, 1)), _number(b, 4)), dtypes.uint32)
+            half = b.shr(word(source, b.shr(group, _number(b, 1))), bits)
+            both.append(b.and_(half, b.constant(0xFFFF, dtypes.uint32)))
+        return b.or_(both[0], b.shl(both[1], b.constant(16, dtypes.uint32)))
+
+    if is_turned:
+        return tuple([turned(matrix) for matrix in range(count)])
+    return tuple([word(b.add(group, _number(b, 8 * matrix)), place) for matrix in range(count)])
+
+
+ldmatrix_x1 = _fragments("ldmatrix_x1", 1)
+ldmatrix_x2 = _fragments("ldmatrix_x2", 2)
+ldmatrix_x4 = _fragments("ldmatrix_x4", 4)
