@@ -10,25 +10,18 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, NamedTuple
-
-import numpy as np
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from stagekit import dtypes
 from stagekit.artifact import Style
-from stagekit.diagnostics import DIVISION, Loc
 from stagekit.dtypes import DType
 from stagekit.frontend import expressions, loop_statements, outside  # noqa: F401  they fill tables, of nodes and of calls
-from stagekit.frontend.breakpoints import Scene
-from stagekit.frontend.captures import Captures
 from stagekit.frontend.direct import run_at
 from stagekit.frontend.errors import (
     BadBlockSize,
     BadOption,
     KernelReturn,
-    LaunchNotComputable,
     MixedStyles,
     PlainPolling,
     StagingError,
@@ -36,23 +29,21 @@ from stagekit.frontend.errors import (
 )
 from stagekit.frontend.extents import MOST_ELEMENTS, is_row_major, row_major
 from stagekit.frontend.facts import Argument
+from stagekit.frontend.host_sizes import HostExpressions, renumbered
 from stagekit.frontend.language import StagedLaunch
 from stagekit.frontend.library import launched_threads, wrong_block
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeOp, Tensor
-from stagekit.frontend.numbers import default_dtype, is_numeric
-from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameters, ScalarArg
-from stagekit.frontend.parts import describe
+from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, ScalarArg
 from stagekit.frontend.polling import polling_loops
-from stagekit.frontend.sequential import Apart, Equal, Layout, sequential
+from stagekit.frontend.sequential import Apart, Equal, Layout, Sequential, sequential
 from stagekit.frontend.source import Source
 from stagekit.frontend.statements import run_body
-from stagekit.frontend.tracer import RETURN, VALUE, Assumed, Frame, TraceAgain, TraceOptions, Tracer
+from stagekit.frontend.traced import ArgumentsApart, KernelRequest, Traced
+from stagekit.frontend.tracer import RETURN, VALUE, Assumed, Frame, TraceAgain, Tracer
 from stagekit.frontend.values import Address, Array, Extent, Number, Scope
-from stagekit.frozen import frozen
 from stagekit.hostexpr import HostExpr, HostOp, Slot, slots_in
-from stagekit.ir import Block, Builder, Effect, Function, Native, Op, Scalar, Space, Value, flow, ops, walk
+from stagekit.ir import Block, Builder, Effect, Function, Native, Scalar, Space, Value, flow, ops, walk
 from stagekit.ir.intervals import Interval
-from stagekit.ir.printer import print_function
 from stagekit.ir.types import Pointer as PointerType
 from stagekit.limits import MAX_THREADS
 from stagekit.signature import (
@@ -67,71 +58,6 @@ from stagekit.signature import (
     ScalarSpec,
     Signature,
 )
-
-
-class ArgumentsApart(NamedTuple):
-    """Two arguments, by position, that are taken not to overlap; or else, if `equal` is not None, to be one array."""
-
-    one: int
-    other: int
-    equal: Equal
-
-
-@frozen(slots=False)
-class KernelRequest:
-    """A kernel to trace, with its constexprs. arg_types: one per run-time parameter. symbol: the name in machine code.
-
-    target: the one that the trace is for; others may share it (`Traced.serves`). entry: which body. apart: for the general one,
-    what the quick one takes for granted of arrays that overlap.
-    """
-
-    parameters: Parameters
-    constexprs: Mapping[str, Any]
-    arg_types: tuple[ArgType, ...]
-    options: TraceOptions
-    symbol: str
-    target: str = "interp"
-    entry: KernelEntry = KernelEntry.QUICK
-    apart: tuple[ArgumentsApart, ...] = ()
-
-
-@frozen(slots=False)
-class Traced:
-    """The result of a trace: everything that the driver needs to compile and launch.
-
-    target: the one that it was traced for. pruned: sizes and strides that no target needs as parameters, and their slots.
-    lacks_hosts: the meaning of inline assembly on other targets was left out. is_placed: the library has placed tiles. widened:
-    the variables that are wider than on one of their paths. waits: the barriers that the order of statements needs, and why.
-    grid_axes: along which blocks may differ. scenes: what each `breakpoint()` shows. apart: the facts of its signature about
-    arguments that overlap.
-    """
-
-    function: Function
-    signature: Signature
-    launch: LaunchSpec | None
-    style: Style
-    block: tuple[int, int, int] | None
-    captures: Captures
-    printed: tuple[str, ...]
-    scenes: tuple[Scene, ...] = ()
-    target: str = "interp"
-    pruned: tuple[tuple[Value, ParamSlot], ...] = ()
-    lacks_hosts: bool = False
-    is_placed: bool = False
-    widened: tuple[str, ...] = ()
-    waits: tuple[str, ...] = ()
-    grid_axes: tuple[int, ...] = (0, 1, 2)
-    apart: tuple[ArgumentsApart, ...] = ()
-
-    @cached_property
-    def ir(self) -> str:
-        """Return the IR as text, without places."""
-        return print_function(self.function)
-
-    def serves(self, target: str) -> bool:
-        """Return whether a trace for `target` would give the same."""
-        is_placed_otherwise = self.is_placed and "cpu" in (target, self.target)
-        return target == self.target or not (self.lacks_hosts or is_placed_otherwise)
 
 
 def trace(request: KernelRequest, meaning: Callable[[str], Any]) -> Traced:
@@ -296,39 +222,25 @@ class _Trace:
         launch = self._launch(body)
         style, fixed = self._style(launch)
         block = self._whole_block(fixed)
-        waits: tuple[str, ...] = ()
-        facts = [Fact(holds, text, KernelEntry.GENERAL) for holds, text in self.tracer.facts.found()]
-        apart: tuple[ArgumentsApart, ...] = ()
-        constant = frozenset[Value]()
-        if self.tracer.is_block_level:
-            ordered = sequential(
-                Function(self.request.symbol, body), self._threads_of_block(), self._sized(), self._given()
-            )
-            body, waits, constant = ordered.function.body, ordered.waits, ordered.constant
-            apart = tuple(self._arguments_apart(each) for each in ordered.apart)
-            facts += [self._fact(each) for each in ordered.apart]
-        grid_axes = _grid_axes(body) if style == "block" else (0, 1, 2)
-        written = flow.written(body, flow.sources(body))
-        for slot, param in zip(self.slots, self.params):
-            spec = self.specs[slot.argument]
-            if param in written and isinstance(spec, ArraySpec | PointerSpec):
-                self.specs[slot.argument] = dataclasses.replace(spec, is_written=True)
+        ordered = self._ordered(body)
+        body = ordered.function.body
+        asked = [Fact(holds, text, KernelEntry.GENERAL) for holds, text in self.tracer.facts.found()]
+        facts = (*asked, *map(self._fact, ordered.apart))
+        self._mark_written(body)
         needs = self._shared_needs(body)
-        is_one_of_several = bool(facts) or self.request.entry is not KernelEntry.QUICK
+        is_one_of_several = facts or self.request.entry is not KernelEntry.QUICK
         needed = [*range(len(self.slots))] if is_one_of_several else self._needed_slots(body, launch, needs)
         number = {old: new for new, old in enumerate(needed)}
         specs = tuple(self.specs)
         if len(needed) < len(self.slots):
-            specs, launch, needs = _renumbered((specs, launch, needs), number)
+            specs, launch, needs = renumbered((specs, launch, needs), number)
         slots = tuple(self.slots[i] for i in needed)
         body = Block(tuple(self.params[i] for i in needed), body.ops)
-        function = Function(
-            self.request.symbol, body, self._attributes(block, slots, [p in constant for p in body.params])
-        )
+        attributes = self._attributes(block, slots, [p in ordered.constant for p in body.params])
         defaults = tuple(p.default for p in self.request.parameters.run_time)
         return Traced(
-            function=function,
-            signature=Signature(specs, slots, defaults, needs, tuple(facts)),
+            function=Function(self.request.symbol, body, attributes),
+            signature=Signature(specs, slots, defaults, needs, facts),
             launch=launch,
             style=style,
             block=block,
@@ -340,10 +252,25 @@ class _Trace:
             lacks_hosts=self.tracer.lacks_hosts,
             is_placed=self.tracer.is_placed,
             widened=tuple(text for _, text in sorted(set(self.tracer.widened))),
-            waits=waits,
-            grid_axes=grid_axes,
-            apart=apart,
+            waits=ordered.waits,
+            grid_axes=_grid_axes(body) if style == "block" else (0, 1, 2),
+            apart=tuple(map(self._arguments_apart, ordered.apart)),
         )
+
+    def _ordered(self, body: Block) -> Sequential:
+        """Return the kernel with the barriers that the order of its statements needs: none where it is thread-level."""
+        function = Function(self.request.symbol, body)
+        if not self.tracer.is_block_level:
+            return Sequential(function, (), (), frozenset())
+        return sequential(function, self._threads_of_block(), self._sized(), self._given())
+
+    def _mark_written(self, body: Block) -> None:
+        """Note in their specs which arguments the kernel writes."""
+        written = flow.written(body, flow.sources(body))
+        for slot, param in zip(self.slots, self.params):
+            spec = self.specs[slot.argument]
+            if param in written and isinstance(spec, ArraySpec | PointerSpec):
+                self.specs[slot.argument] = dataclasses.replace(spec, is_written=True)
 
     def _sized(self) -> dict[Value, Layout]:
         """Return the arrays, of which the launcher sees where they end, with what it reads of each."""
@@ -476,7 +403,7 @@ class _Trace:
             return None
         launch, loc = self.tracer.launch
         assert isinstance(launch, StagedLaunch)
-        host = _HostExpressions(body, loc)
+        host = HostExpressions(body, loc)
         grid: Any = tuple(host.convert(g, f"grid {axis}") for g, axis in zip(launch.grid, "xyz"))
         block: Any = tuple(host.convert(b, f"block {axis}") for b, axis in zip(launch.block, "xyz"))
         sizes = [b for b in block if isinstance(b, int)]
@@ -490,7 +417,7 @@ class _Trace:
         """Return the least dynamic shared memory of a launch in bytes, as far as the host can tell: the greatest of these."""
         if not self.tracer.shared_needs:
             return ()
-        host = _HostExpressions(body, self.loc)
+        host = HostExpressions(body, self.loc)
         found: list[HostExpr] = []
         for elements, itemsize in self.tracer.shared_needs:
             with contextlib.suppress(StagingError):  # a size that only the kernel knows
@@ -515,65 +442,3 @@ def _grid_axes(body: Block) -> tuple[int, ...]:
             elif op.results and Effect.WRITE in op.effects and next(flow.pointers_of(op), None):
                 return (0, 1, 2)
     return tuple(sorted(found))
-
-
-class _HostExpressions:
-    """Turns run-time sizes into expressions that the host evaluates from the parameter slots."""
-
-    def __init__(self, body: Block, loc: Loc) -> None:
-        self.slots = {v: i for i, v in enumerate(body.params)}
-        self.definitions: dict[Value, Op] = {r: op for op in body.ops for r in op.results}
-        self.loc = loc
-
-    def convert(self, value: Any, what: str) -> HostExpr:
-        if isinstance(value, Number) and value.dtype.is_integer:
-            return self._convert_value(value.value, what)
-        if isinstance(value, int | np.integer) and not isinstance(value, bool):
-            return int(value)
-        is_float = is_numeric(value) and default_dtype(value).is_float
-        hint = DIVISION if is_float else "give an integer"
-        raise StagingError(LaunchNotComputable(what, f"is no integer: {describe(value)}", hint), self.loc)
-
-    def _convert_value(self, value: Value, what: str) -> HostExpr:
-        if value in self.slots and _is_integer(value):
-            return Slot(self.slots[value])
-        op = self.definitions.get(value)
-        if isinstance(op, ops.Constant):
-            return int(op.value)
-        if isinstance(op, ops.Cast) and _is_integer(op.operand):
-            return self._convert_value(op.operand, what)
-        kind: str | None = None
-        if isinstance(op, ops.Binary | ops.Unary | ops.Compare) and _is_integer(value):
-            kind = op.kind.value
-        elif isinstance(op, ops.Select):
-            kind = "select"
-        elif isinstance(op, ops.IntrinsicOp):
-            kind = op.spec.extreme
-        if op is None or not kind:
-            why = "does not depend on sizes and scalar arguments alone"
-            hint = "compute grid and block from sizes, constexprs and scalar parameters"
-            raise StagingError(LaunchNotComputable(what, why, hint), self.loc)
-        return HostOp(kind, tuple(self._convert_value(v, what) for v in op.operands()))
-
-
-def _is_integer(value: Value) -> bool:
-    return isinstance(value.type, Scalar) and not value.type.dtype.is_float
-
-
-def _renumbered(tree: Any, number: dict[int, int]) -> Any:
-    """Return host expressions, or what holds some, with the new numbers of their slots."""
-    if isinstance(tree, Slot):
-        return Slot(number[tree.index])
-    if isinstance(tree, tuple):
-        return tuple(_renumbered(each, number) for each in tree)
-    if type(tree) in _EXPRESSIONS_OF:
-        changed = {name: _renumbered(getattr(tree, name), number) for name in _EXPRESSIONS_OF[type(tree)]}
-        return dataclasses.replace(tree, **changed)
-    return tree
-
-
-_EXPRESSIONS_OF: dict[type, tuple[str, ...]] = {
-    HostOp: ("args",),
-    ArraySpec: ("shape", "strides"),
-    LaunchSpec: ("grid", "block", "shared_bytes"),
-}

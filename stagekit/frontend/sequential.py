@@ -30,14 +30,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stagekit.diagnostics import Loc, place_of_user
+from stagekit.frontend.once import OnceBranches, emit_barrier
 from stagekit.frozen import frozen
-from stagekit.intrinsics import registry
 from stagekit.intrinsics.sync import ordering
-from stagekit.ir import U32, Block, Builder, CompareKind, Effect, Function, Op, Space, Value, Vector, flow, ops, walk
+from stagekit.ir import Block, Builder, Effect, Function, Op, Space, Value, Vector, flow, ops, walk
 from stagekit.ir.affine import Sum, Sums, Term, meets
 from stagekit.ir.core import has_effect
-from stagekit.ir.rewriter import Rewriter, rewrite
-from stagekit.limits import WARP
+from stagekit.ir.rewriter import rewrite
 
 _MEMORY = frozenset({Effect.READ, Effect.WRITE})
 
@@ -79,7 +78,7 @@ def sequential(
     sized: the arrays of which a launcher sees where they end, if two of them that overlap may be left to other code. given: of
     pairs, in both orders, what is known, and no more may be asked; None where anything may.
     """
-    once = _Once(fn, threads)
+    once = OnceBranches(fn, threads)
     if any(type(op) is ops.ActOnce for op in walk(fn.body)):
         fn = once.run()
     order = _Order(fn.body, threads, once.conditions, sized, given)
@@ -89,7 +88,7 @@ def sequential(
 
     def begin(op: ops.Statement, b: Builder) -> Sequence[Value]:
         if op in order.reasons:
-            _emit_barrier(b, threads)
+            emit_barrier(b, threads)
         return ()
 
     waits = tuple(dict.fromkeys(order.reasons.values()))
@@ -99,61 +98,6 @@ def sequential(
         tuple(Apart(*pair, same) for pair, same in order.apart.items()),
         constant,
     )
-
-
-def _emit_barrier(b: Builder, threads: int) -> None:
-    if threads > WARP:
-        b.call(registry.by_name("syncthreads"), ())
-    else:
-        b.call(registry.by_name("syncwarp"), (b.constant((1 << threads) - 1, U32),))
-
-
-# -- once -----------------------------------------------------------------------------------------------------------------
-
-
-class _Once:
-    """Turns each `once` into a branch. conditions: of these branches; they hold in the first thread alone."""
-
-    def __init__(self, fn: Function, threads: int) -> None:
-        self.fn = fn
-        self.threads = threads
-        self.conditions: set[Value] = set()
-
-    @functools.cached_property
-    def used(self) -> set[Value]:
-        return {value for each in walk(self.fn.body) for value in each.operands()}
-
-    def run(self) -> Function:
-        return Rewriter({ops.ActOnce: self.branch}).run(self.fn)
-
-    def branch(self, op: ops.ActOnce, b: Builder) -> Sequence[Value]:
-        given = flow.end_of(op.thread_body)
-        if self.threads == 1:
-            b.current.ops += op.thread_body.ops[:-1]
-            return given
-        slots = {v: _slot(v, b) for v, result in zip(given, op.results) if result in self.used}
-        condition = b.compare(CompareKind.EQ, b.call_one(registry.by_name("thread_idx"), (), ("x",)), b.index(0))
-        self.conditions.add(condition)
-        with b.block() as then:
-            then.ops += op.thread_body.ops[:-1]
-            for value, slot in slots.items():
-                b.store(slot, value)
-            b.yield_()
-        with b.block() as otherwise:
-            b.yield_()
-        b.if_(condition, then.done(), otherwise.done())
-        if slots:
-            b.statement()
-        return [b.load(slots[v]) if v in slots else v for v in given]
-
-
-def _slot(value: Value, b: Builder) -> Value:
-    """Return shared memory for `value`."""
-    dtype = value.type.dtype
-    return b.alloc(dtype, Space.SHARED, 1, dtype.itemsize, "once")
-
-
-# -- in order -------------------------------------------------------------------------------------------------------------
 
 
 Mask = tuple[tuple[Term, int], ...]  # the terms that decide whether an access happens; of a condition, with the arm

@@ -20,7 +20,7 @@ from stagekit import config
 from stagekit.artifact import Artifact
 from stagekit.cache import NotPlain, from_bytes, open_store, read_or_make, sha256, to_bytes, to_plain
 from stagekit.diagnostics import Loc
-from stagekit.frontend.kernel import Traced
+from stagekit.frontend.traced import Traced
 from stagekit.intrinsics import all_intrinsics
 from stagekit.ir import Function, ops, walk
 from stagekit.ir.printer import print_function

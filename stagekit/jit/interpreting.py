@@ -18,7 +18,7 @@ from stagekit.artifact import Artifact
 from stagekit.backends import interp
 from stagekit.backends.shared_memory import place_shared
 from stagekit.diagnostics import InternalError
-from stagekit.frontend.kernel import Traced
+from stagekit.frontend.traced import Traced
 from stagekit.ir import nesting
 from stagekit.jit.compilation import lower_for
 from stagekit.jit.debugging import Stops

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 from stagekit.artifact import Artifact, Style
 from stagekit.diagnostics import OfEach, StagekitError, conceal, hide_frames
 from stagekit.display import Listing, table
-from stagekit.frontend.kernel import Traced
 from stagekit.frontend.parameters import Parameters
+from stagekit.frontend.traced import Traced
 from stagekit.jit.history import History
 from stagekit.jit.native_launchers import NativeLaunchers, brackets_text, provide_support
 from stagekit.jit.options import check_compile

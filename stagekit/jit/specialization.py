@@ -25,10 +25,11 @@ from stagekit.frontend.errors import (
     StagingError,
     TypesUnknown,
 )
-from stagekit.frontend.kernel import KernelRequest, Traced, trace
+from stagekit.frontend.kernel import trace
 from stagekit.frontend.markers import Optional
 from stagekit.frontend.parameters import ArgType, NoneArg, Parameters, ScalarArg
 from stagekit.frontend.state import TooLarge
+from stagekit.frontend.traced import KernelRequest, Traced
 from stagekit.frontend.tracer import suggest
 from stagekit.jit import history, sanitizing
 from stagekit.jit.argtypes import ArgumentTypes, declared_array, target_of

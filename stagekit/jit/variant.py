@@ -14,7 +14,7 @@ from stagekit.artifact import Artifact
 from stagekit.diagnostics import shown
 from stagekit.dtypes import DType
 from stagekit.forks import Once
-from stagekit.frontend.kernel import Traced
+from stagekit.frontend.traced import Traced
 from stagekit.hostexpr import Evaluator, compile_expressions
 from stagekit.jit import compilation
 from stagekit.jit.argtypes import slot_values
