@@ -21,7 +21,7 @@ BUDGETS = {  # rounded up to the next 50
     "intrinsics": 3_000,
     "ir": 3_450,
     "jit": 3_000,
-    "kernels": 2_100,
+    "kernels": 2_400,
     "lib": 3_460,
     "passes": 1_600,
     "runtime": 3_500,

@@ -149,6 +149,7 @@ class _Order:
         self.arrays: dict[Value, frozenset[Value]] = {}
         self.reasons: dict[Op, str] = {}
         self.apart: dict[tuple[Value, Value], frozenset[Hashable] | None] = {}
+        self.exchanged: dict[Hashable, tuple[list[_Access], list[_Access]]] = {}  # by an id, of what is kept here
         self.is_rough = False
 
     @functools.cached_property
@@ -322,12 +323,19 @@ class _Order:
 
     def moved(self, access: _Access, one: Value, other: Value, same: Mapping[Value, Value]) -> _Access:
         """Return `access` with the array `other` in the place of `one`; same: that, and its sizes and strides."""
+        given = access.siblings or [access]
+        key = (id(given) if access.siblings else access, one, other, frozenset(same.items()))
+        if key not in self.exchanged:
+            self.exchanged[key] = given, self._exchanged(given, one, other, same)
+        return self.exchanged[key][1][next(n for n, each in enumerate(given) if each is access)]
+
+    def _exchanged(self, given: list[_Access], one: Value, other: Value, same: Mapping[Value, Value]) -> list[_Access]:
         siblings: list[_Access] = []
-        for each in access.siblings or [access]:
+        for each in given:
             where = self.sums.replaced(each.where, same)
             arrays = frozenset(other if array is one else array for array in each.arrays)
             siblings.append(dataclasses.replace(each, arrays=arrays, where=where, siblings=siblings))
-        return siblings[(access.siblings or [access]).index(access)]
+        return siblings
 
     def addresses_meet(self, a: _Access, b: _Access) -> bool:
         if not (self.sums.is_uniform(a.where) and self.sums.is_uniform(b.where)):

@@ -28,6 +28,8 @@ rows there are, how long they are, and how far apart, is known at run time only.
 | `cumsum` | of the last axis, or of one long array | rows; one pass of programs that look back at others |
 | `matmul` | epilogue(a @ b, *operands), any function of tiles | a program for each block; `sk.dot` |
 | `transpose` | a matrix with its axes exchanged | a program for each square of 64 |
+| `attention` | softmax(scale * q @ k.T) @ v of heads, causal or not | a program for 64 rows of q; `sk.dot` |
+| `attention_backward` | gradients of q, k and v | one kernel for that of q, one for the others |
 | `selective_scan` | h = exp(delta * A) * h + delta * u * B, y = C * h + D * u | a program for each sequence, scans of pairs |
 | `selective_scan_backward` | its gradients | a program for each sequence, scans to and fro |
 | `swiglu`, `swiglu_backward` | silu(gate) * up | elementwise |
@@ -43,6 +45,13 @@ last axis has no gaps; of arrays with two axes the rows may be apart. An output 
 `matmul` and `transpose`, and nothing else that overlaps it.
 """
 
+from stagekit.kernels.attending import (
+    attention,
+    attention_backward,
+    attention_backward_kv_kernel,
+    attention_backward_q_kernel,
+    attention_kernel,
+)
 from stagekit.kernels.choosing import topk, topk_kernel
 from stagekit.kernels.gathering import (
     embedding,
@@ -111,6 +120,11 @@ __all__ = [
     "adamw_kernel",
     "argmax",
     "argmax_kernel",
+    "attention",
+    "attention_backward",
+    "attention_backward_kv_kernel",
+    "attention_backward_q_kernel",
+    "attention_kernel",
     "column_sums",
     "column_sums_kernel",
     "cross_entropy",

@@ -1,0 +1,301 @@
+"""Attention: softmax(scale * q @ k.T) @ v for each head, and its gradients, without the matrix of scores ever in memory.
+
+A program has a block of rows of q and goes over the blocks of k and v, of which it keeps the largest score of each row, the sum
+of exponentials and the sum of rows of v, scaled down whenever the largest score grows. Blocks that a causal mask hides are left
+out. Backward, one kernel has a block of q and makes its gradient; another has a block of k and v, goes over the rows of q of all
+heads that share it, and makes theirs. Every sum has one order: results are the same on every run.
+
+Source: Dao et al., "FlashAttention", 2022, and "FlashAttention-2", 2023; for the sums, Milakov and Gimelshein, "Online normalizer
+calculation for softmax", 2018.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+import stagekit as sk
+from stagekit.kernels.host import Dtype, dtype_of, empty, empty_like, factory, float_dtype_of, is_on_cpu, require
+
+MAX_DIM = 256  # of a head
+LOG2E = math.log2(math.e)
+LOWEST = sk.float32.min
+Blocks = tuple[int, int, int]  # rows of q, rows of k and v, threads
+
+
+# -- fragments ----------------------------------------------------------------------------------------------------------
+
+
+@sk.inline
+def of_head(x: Any, batch: Any, head: Any, HEADS_AXIS: int) -> Any:
+    """Return the matrix, or the row, of one head."""
+    return x[batch, head] if HEADS_AXIS == 1 else x[batch, :, head]
+
+
+@sk.inline
+def hidden(scores: Any, row: Any, column: Any, keys: Any, shift: Any, CAUSAL: bool) -> Any:
+    """Return scores, -inf where there is no key, and above the diagonal if CAUSAL. A block of which all counts stays as it is."""
+    M, N = scores.shape
+    i, j = row + sk.arange(0, M)[:, None], column + sk.arange(0, N)[None, :]
+    if CAUSAL:
+        if column + N > sk.minimum(keys, row + shift + 1):
+            scores = sk.where((j < keys) & (j - i <= shift), scores, -float("inf"))
+    elif column + N > keys:
+        scores = sk.where(j < keys, scores, -float("inf"))
+    return scores
+
+
+@sk.inline
+def end_of_keys(row: Any, keys: Any, shift: Any, M: int, CAUSAL: bool) -> Any:
+    """Return up to where the rows of a block of q look at keys."""
+    return sk.minimum(keys, row + M + shift) if CAUSAL else keys
+
+
+@sk.inline
+def logarithms(lse: Any, row: Any, M: int) -> Any:
+    """Return the base 2 logarithms of the sums of a block; 0 for a row that sees no key, whose scores are all -inf."""
+    x = sk.load(lse.tile(row, M))
+    return sk.where(x == -float("inf"), 0.0, x * LOG2E)
+
+
+# -- forward ------------------------------------------------------------------------------------------------------------
+
+
+@factory
+def attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int, BLOCKS: Blocks) -> sk.JitFunction:
+    """Return the kernel `k[blocks of q, heads, batch](q, k, v, out, lse, scale)` for heads of DIM; lse may be None.
+
+    HEADS_AXIS: 1 where a sequence is a matrix of a head, 2 where the heads of one place follow one another.
+    """
+    queries, keys = sk.dynamic("queries"), sk.dynamic("keys")
+    like_q, like_k, of_rows = _arrays(dtype, DIM, HEADS_AXIS, queries, keys)
+    Queries = Annotated[sk.Array, like_q]
+    Keys = Annotated[sk.Array, like_k]
+    Sums = Annotated[sk.Array, of_rows]
+    M, N, threads = BLOCKS
+    D = padded(DIM)
+
+    @sk.jit(threads=threads)
+    def attention(q: Queries, k: Keys, v: Keys, out: Queries, lse: Sums | None, scale: sk.float32) -> None:
+        row, head, batch = sk.program_id(0) * M, sk.program_id(1), sk.program_id(2)
+        shared = head // (q.shape[HEADS_AXIS] // k.shape[HEADS_AXIS])
+        shift = keys - queries
+        x = sk.load(of_head(q, batch, head, HEADS_AXIS).tile((row, 0), (M, D)))
+        k_head, v_head = of_head(k, batch, shared, HEADS_AXIS), of_head(v, batch, shared, HEADS_AXIS)
+        largest, total = sk.full(M, LOWEST, sk.float32), sk.zeros(M, sk.float32)
+        found = sk.zeros((M, D), sk.float32)
+        for column in range(0, end_of_keys(row, keys, shift, M, CAUSAL), N):
+            scores = sk.dot(x, sk.load(k_head.tile((column, 0), (N, D))).T) * (scale * LOG2E)
+            scores = hidden(scores, row, column, keys, shift, CAUSAL)
+            now = sk.maximum(largest, sk.reduce_max(scores, axis=1))
+            weights, shrunk = sk.fast_exp2(scores - now[:, None]), sk.fast_exp2(largest - now)
+            total = total * shrunk + sk.reduce_sum(weights, axis=1)
+            y = sk.load(v_head.tile((column, 0), (N, D)))
+            found = sk.dot(weights.to(dtype), y, found * shrunk[:, None])
+            largest = now
+        found = found * (1 / sk.where(total == 0, 1.0, total))[:, None]
+        sk.store(of_head(out, batch, head, HEADS_AXIS).tile((row, 0), (M, D)), found)
+        if lse is not None:
+            sk.store(lse[batch, head].tile(row, M), largest * (1 / LOG2E) + sk.log(total))
+
+    return attention
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    heads_axis: int = 1,
+    return_lse: bool = False,
+    out: Any = None,
+) -> Any:
+    """Return softmax(scale * q @ k.T) @ v for each head of each sequence; with return_lse, a pair with log(sum(exp(scores))).
+
+    q: (batch, heads, queries, dim), k and v: (batch, key heads, keys, dim), of one dtype, float32, float16 or bfloat16, with any
+    strides but 1 along the last axis; dim is at most 256. heads_axis: 2 for (batch, queries, heads, dim) and so on. Heads of q
+    in a row share a key head where there are fewer of those. causal: row i of q sees keys up to i + keys - queries; one that sees
+    none gives zeros. scale: dim**-0.5 if left out. The second result is float32, of shape (batch, heads, queries).
+    """
+    shape = _checked(q, k, v, heads_axis)
+    out = empty(q, tuple(q.shape), dtype_of(q)) if out is None else out
+    lse = empty(q, (shape.batch, shape.heads, shape.queries), sk.float32) if return_lse else None
+    blocks = _blocks_for(shape.dim, on_cpu=is_on_cpu(q))
+    kernel = attention_kernel(dtype_of(q), shape.dim, causal, heads_axis, blocks)
+    grid = sk.cdiv(shape.queries, blocks[0]), shape.heads, shape.batch
+    kernel[grid](q, k, v, out, lse, _scale(scale, shape.dim))
+    return (out, lse) if return_lse else out
+
+
+# -- backward -----------------------------------------------------------------------------------------------------------
+
+
+@factory
+def attention_backward_q_kernel(
+    dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int, BLOCKS: Blocks
+) -> sk.JitFunction:
+    """Return the kernel `k[blocks of q, heads, batch](gradient, q, k, v, out, lse, means, dq, scale)`.
+
+    means: to be written, of each row the sum of gradient * out, which the gradients of k and v need as well.
+    """
+    queries, keys = sk.dynamic("queries"), sk.dynamic("keys")
+    like_q, like_k, of_rows = _arrays(dtype, DIM, HEADS_AXIS, queries, keys)
+    Queries = Annotated[sk.Array, like_q]
+    Keys = Annotated[sk.Array, like_k]
+    Sums = Annotated[sk.Array, of_rows]
+    M, N, threads = BLOCKS
+    D = padded(DIM)
+
+    @sk.jit(threads=threads)
+    def attention_backward_q(
+        gradient: Queries, q: Queries, k: Keys, v: Keys, out: Queries, lse: Sums, means: Sums, dq: Queries,
+        scale: sk.float32,
+    ) -> None:  # fmt: skip
+        row, head, batch = sk.program_id(0) * M, sk.program_id(1), sk.program_id(2)
+        shared = head // (q.shape[HEADS_AXIS] // k.shape[HEADS_AXIS])
+        shift = keys - queries
+        x, g, o = [
+            sk.load(of_head(each, batch, head, HEADS_AXIS).tile((row, 0), (M, D))) for each in (q, gradient, out)
+        ]
+        mean = sk.reduce_sum(g.to(sk.float32) * o.to(sk.float32), axis=1)
+        sk.store(means[batch, head].tile(row, M), mean)
+        sums = logarithms(lse[batch, head], row, M)
+        k_head, v_head = of_head(k, batch, shared, HEADS_AXIS), of_head(v, batch, shared, HEADS_AXIS)
+        found = sk.zeros((M, D), sk.float32)
+        for column in range(0, end_of_keys(row, keys, shift, M, CAUSAL), N):
+            y = sk.load(k_head.tile((column, 0), (N, D)))
+            scores = hidden(sk.dot(x, y.T) * (scale * LOG2E), row, column, keys, shift, CAUSAL)
+            weights = sk.fast_exp2(scores - sums[:, None])
+            of_weights = sk.dot(g, sk.load(v_head.tile((column, 0), (N, D))).T)
+            found = sk.dot((weights * (of_weights - mean[:, None])).to(dtype), y, found)
+        sk.store(of_head(dq, batch, head, HEADS_AXIS).tile((row, 0), (M, D)), found * scale)
+
+    return attention_backward_q
+
+
+@factory
+def attention_backward_kv_kernel(
+    dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int, BLOCKS: Blocks
+) -> sk.JitFunction:
+    """Return the kernel `k[blocks of k, key heads, batch](gradient, q, k, v, lse, means, dk, dv, scale)`."""
+    queries, keys = sk.dynamic("queries"), sk.dynamic("keys")
+    like_q, like_k, of_rows = _arrays(dtype, DIM, HEADS_AXIS, queries, keys)
+    Queries = Annotated[sk.Array, like_q]
+    Keys = Annotated[sk.Array, like_k]
+    Sums = Annotated[sk.Array, of_rows]
+    M, N, threads = BLOCKS
+    D = padded(DIM)
+
+    @sk.jit(threads=threads)
+    def attention_backward_kv(
+        gradient: Queries, q: Queries, k: Keys, v: Keys, lse: Sums, means: Sums, dk: Keys, dv: Keys, scale: sk.float32
+    ) -> None:
+        column, shared, batch = sk.program_id(0) * N, sk.program_id(1), sk.program_id(2)
+        share = q.shape[HEADS_AXIS] // k.shape[HEADS_AXIS]
+        shift = keys - queries
+        y, z = [sk.load(of_head(each, batch, shared, HEADS_AXIS).tile((column, 0), (N, D))) for each in (k, v)]
+        of_keys, of_values = sk.zeros((N, D), sk.float32), sk.zeros((N, D), sk.float32)
+        first = sk.maximum(column - shift, 0) // M * M if CAUSAL else 0
+        for head in range(shared * share, (shared + 1) * share):
+            q_head, g_head = of_head(q, batch, head, HEADS_AXIS), of_head(gradient, batch, head, HEADS_AXIS)
+            for row in range(first, queries, M):
+                x, g = sk.load(q_head.tile((row, 0), (M, D))), sk.load(g_head.tile((row, 0), (M, D)))
+                scores = sk.dot(y, x.T) * (scale * LOG2E)  # a row for each key
+                scores = hidden(scores.T, row, column, keys, shift, CAUSAL).T
+                weights = sk.fast_exp2(scores - logarithms(lse[batch, head], row, M)[None, :])
+                of_values = sk.dot(weights.to(dtype), g, of_values)
+                mean = sk.load(means[batch, head].tile(row, M))
+                of_scores = weights * (sk.dot(z, g.T) - mean[None, :])
+                of_keys = sk.dot(of_scores.to(dtype), x, of_keys)
+        sk.store(of_head(dk, batch, shared, HEADS_AXIS).tile((column, 0), (N, D)), of_keys * scale)
+        sk.store(of_head(dv, batch, shared, HEADS_AXIS).tile((column, 0), (N, D)), of_values)
+
+    return attention_backward_kv
+
+
+def attention_backward(
+    gradient: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    lse: Any,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    heads_axis: int = 1,
+) -> tuple[Any, Any, Any]:
+    """Return the gradients of q, k and v, of their dtype and shapes, from that of `attention`'s result.
+
+    gradient, out: like q. lse: what `attention` gave. All else is as it was given to `attention`.
+    """
+    shape = _checked(q, k, v, heads_axis)
+    of_q, of_k, of_v, means = empty_like(q), empty_like(k), empty_like(v), empty_like(lse)
+    blocks, factor = _blocks_for(shape.dim, on_cpu=is_on_cpu(q)), _scale(scale, shape.dim)
+    of = dtype_of(q), shape.dim, causal, heads_axis, blocks
+    grid = sk.cdiv(shape.queries, blocks[0]), shape.heads, shape.batch
+    attention_backward_q_kernel(*of)[grid](gradient, q, k, v, out, lse, means, of_q, factor)
+    grid = sk.cdiv(shape.keys, blocks[1]), shape.key_heads, shape.batch
+    attention_backward_kv_kernel(*of)[grid](gradient, q, k, v, lse, means, of_k, of_v, factor)
+    return of_q, of_k, of_v
+
+
+# -- on the host --------------------------------------------------------------------------------------------------------
+
+
+def padded(dim: int) -> int:
+    """Return the columns of the tiles for heads of this dimension: multiples of 16, as products are made of."""
+    return -(-dim // 16) * 16
+
+
+def _arrays(dtype: Dtype, DIM: int, HEADS_AXIS: int, queries: Any, keys: Any) -> tuple[Any, Any, Any]:
+    """Return what arrays like q are, what arrays like k, and those with a number for each row of q."""
+    batch, heads, key_heads = sk.dynamic("batch"), sk.dynamic("heads"), sk.dynamic("key_heads")
+    shapes = [(batch, heads, queries, DIM), (batch, key_heads, keys, DIM)]
+    if HEADS_AXIS == 2:
+        shapes = [(b, rows, h, dim) for b, h, rows, dim in shapes]
+    like_q, like_k = (sk.Tensor(shape, dtype, strides=(None, None, None, 1)) for shape in shapes)
+    return like_q, like_k, sk.Tensor((batch, heads, queries), sk.float32)
+
+
+class _Sizes:
+    """The sizes of an attention. key_heads: of k and v."""
+
+    def __init__(self, q: Any, k: Any, heads_axis: int) -> None:
+        self.batch, self.dim = q.shape[0], q.shape[3]
+        self.heads, self.queries = q.shape[heads_axis], q.shape[3 - heads_axis]
+        self.key_heads, self.keys = k.shape[heads_axis], k.shape[3 - heads_axis]
+
+
+def _checked(q: Any, k: Any, v: Any, heads_axis: int) -> _Sizes:
+    """Return the sizes of an attention. Refused: arrays that do not go together, which the error shows."""
+    dtype = float_dtype_of(q)
+    shapes = [tuple(each.shape) for each in (q, k, v)]
+    shown = " and ".join(map(str, shapes))
+    require(all(len(shape) == 4 for shape in shapes), f"q, k and v have shapes {shown}: give arrays of four axes")
+    require(heads_axis in (1, 2), f"heads_axis is {heads_axis!r}: it is 1, or 2 for (batch, rows, heads, dim)")
+    require(shapes[1] == shapes[2] and dtype_of(k) is dtype_of(v) is dtype, f"q, k and v are {shown} of "
+            f"{', '.join(dtype_of(each).name for each in (q, k, v))}: k and v have one shape, and all one dtype")  # fmt: skip
+    sizes = _Sizes(q, k, heads_axis)
+    require(
+        shapes[0][0] == shapes[1][0] and sizes.dim == shapes[1][3],
+        f"q and k have shapes {shown}: the first and the last size are equal",
+    )
+    require(0 < sizes.dim <= MAX_DIM, f"heads have dimension {sizes.dim}: from 1 to {MAX_DIM} there are kernels")
+    require(
+        sizes.heads > 0 < sizes.key_heads and sizes.heads % sizes.key_heads == 0,
+        f"{sizes.heads} heads of q share {sizes.key_heads} of k and v: give a multiple",
+    )
+    return sizes
+
+
+def _scale(scale: float | None, dim: int) -> float:
+    return dim**-0.5 if scale is None else scale
+
+
+def _blocks_for(dim: int, *, on_cpu: bool) -> Blocks:
+    if on_cpu:
+        return 16, 32, 32
+    return (64, 64, 128) if dim <= 128 else (64, 32, 256)
