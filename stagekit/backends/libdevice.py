@@ -50,7 +50,7 @@ def _parsed(path: str) -> _Library:
 
 
 @frozen()
-class _Part:
+class _Definition:
     """A function, declaration or global variable of the library, as text. `needs`: the names that the text mentions."""
 
     name: str
@@ -77,9 +77,9 @@ class _Library:
 
     module: Any
     globals: dict[str, str]
-    parts: dict[str, _Part] = field(default_factory=dict)
+    parts: dict[str, _Definition] = field(default_factory=dict)
 
-    def closure(self, symbol: str) -> Iterator[_Part]:
+    def closure(self, symbol: str) -> Iterator[_Definition]:
         """Yield the part `symbol` and, transitively, every part that it needs."""
         pending, seen = [symbol], {symbol}
         while pending:
@@ -89,19 +89,21 @@ class _Library:
             pending += (new for new in part.needs if new not in seen)
             seen.update(part.needs)
 
-    def _extract(self, name: str) -> _Part:
+    def _extract(self, name: str) -> _Definition:
         try:
             text = str(self.module.get_function(name))
         except NameError:
             if name not in self.globals:
                 raise InternalError(f"libdevice has no `{name}`") from None
-            return _Part(name, "global", self.globals[name].partition(" = ")[2], ())
+            return _Definition(name, "global", self.globals[name].partition(" = ")[2], ())
         if "\ndefine " not in f"\n{text}":
-            return _Part(name, "declare", _ATTRIBUTE_GROUP.sub("", text[text.index("declare ") + 8 :]).strip(), ())
+            return _Definition(
+                name, "declare", _ATTRIBUTE_GROUP.sub("", text[text.index("declare ") + 8 :]).strip(), ()
+            )
         # A call of `__nvvm_reflect` becomes `<name>`, for which `add_to` puts the answer.
         text = _REFLECT.sub(lambda match: f"<{self._string(match.group(1))}>", _as_internal(text))
         needs = dict.fromkeys(_MENTIONED.findall(text))
-        return _Part(name, "define", text, tuple(n for n in needs if n != name))
+        return _Definition(name, "define", text, tuple(n for n in needs if n != name))
 
     def _string(self, name: str) -> str:
         match = _C_STRING.search(self.globals[name])

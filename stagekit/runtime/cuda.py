@@ -44,7 +44,7 @@ class CudaKernel(Kernel):
     def __init__(self, artifact: Artifact, constexprs: Mapping[str, Any] | None = None) -> None:
         super().__init__(artifact, constexprs)
         self._packer = Packer(artifact.signature.slots, extra="Q" if artifact.has_records else "")
-        self._modules: dict[int, _Module] = {}
+        self._modules: dict[int, _LoadedModule] = {}
         self._rows: Any = None  # for native launchers, once there are any
         self._number = driver.kernel_number(self._name)
         self._load_lock = new_lock()
@@ -98,7 +98,7 @@ class CudaKernel(Kernel):
         return GpuReading(owners_stream(arguments) or driver.current_stream)
 
     @contextmanager
-    def _ready(self, gpu: GpuReading, size: LaunchSize) -> Iterator[tuple[int, int, _Module, int]]:
+    def _ready(self, gpu: GpuReading, size: LaunchSize) -> Iterator[tuple[int, int, _LoadedModule, int]]:
         """Give the arguments' device, which is current meanwhile; the launch's stream, which waits for streams that still write
         to an argument; the kernel's code on the device, and the shared memory that it needs and is allowed.
         """
@@ -107,7 +107,7 @@ class CudaKernel(Kernel):
         with driver.on_device(device):
             with self._load_lock:
                 if device not in self._modules:
-                    self._modules[device] = _Module(self.artifact, device)
+                    self._modules[device] = _LoadedModule(self.artifact, device)
             module, shared_bytes = self._modules[device], size.shared_bytes + self.artifact.added_shared_bytes
             module.allow_shared(shared_bytes)
             if self._rows is not None:
@@ -137,7 +137,7 @@ class CudaKernel(Kernel):
         words |= {"stream": stream, "has_stream": tables.GIVEN * (request.stream is not None)}
         return State({**words, **size_words(request)}, {"fail": _fail_launch}, (self, self._rows, request.stream))
 
-    def _tell_native(self, device: int, module: _Module) -> None:
+    def _tell_native(self, device: int, module: _LoadedModule) -> None:
         """Put a module into the row where native launchers look for it."""
         if device < tables.DEVICES:
             row = [int(module.function), int(driver.context_of(device)), module.allowed_shared]
@@ -162,7 +162,7 @@ def capability(device: int = 0) -> int:
     return driver.capability(driver.device_number(capability, device))
 
 
-class _Module:
+class _LoadedModule:
     """A kernel's code on one device, which is current when it is loaded. records: their address is the last native parameter."""
 
     def __init__(self, artifact: Artifact, device: int) -> None:
@@ -247,7 +247,7 @@ def _load(artifact: Artifact, device: int) -> Any:
     return module
 
 
-def _unload(modules: dict[int, _Module]) -> None:
+def _unload(modules: dict[int, _LoadedModule]) -> None:
     for module in modules.values():
         module.unload()
     modules.clear()

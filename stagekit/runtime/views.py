@@ -82,7 +82,7 @@ _ADDRESSES = 1 << 63  # bytes: more than there are for user programs
 _FOREIGN = {5: "complex{}", 7: "float8_e3m4", 8: "float8_e4m3", 9: "float8_e4m3b11fnuz", 11: "float8_e4m3fnuz"}
 
 
-class _Tensor(ctypes.Structure):
+class _DlTensor(ctypes.Structure):
     _fields_ = (
         ("data", ctypes.c_void_p),
         ("device_type", ctypes.c_int32),
@@ -98,7 +98,7 @@ class _Tensor(ctypes.Structure):
 
 
 class _Managed(ctypes.Structure):
-    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+    _fields_ = (("tensor", _DlTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
 
 
 class _Versioned(ctypes.Structure):
@@ -108,7 +108,7 @@ class _Versioned(ctypes.Structure):
         ("context", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("tensor", _Tensor),
+        ("tensor", _DlTensor),
     )
 
 
@@ -151,7 +151,7 @@ def _device(kind: Any, ordinal: Any) -> Device:
     return Device(_KINDS.get(operator.index(kind), "other"), operator.index(ordinal))
 
 
-def _contents(capsule: Any) -> tuple[_Tensor, bool]:
+def _contents(capsule: Any) -> tuple[_DlTensor, bool]:
     """Return the tensor in a capsule, and whether it may be written to."""
     if is_capsule(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(capsule_pointer(capsule, b"dltensor_versioned"))
@@ -161,7 +161,7 @@ def _contents(capsule: Any) -> tuple[_Tensor, bool]:
     return _Managed.from_address(capsule_pointer(capsule, b"dltensor")).tensor, True
 
 
-def _shape(tensor: _Tensor) -> tuple[int, ...]:
+def _shape(tensor: _DlTensor) -> tuple[int, ...]:
     if not 0 <= tensor.ndim <= MAX_AXES or (tensor.ndim and not tensor.shape):
         raise BufferError(f"it has {tensor.ndim} axes" if tensor.shape else "it does not say its sizes")
     shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
@@ -170,7 +170,7 @@ def _shape(tensor: _Tensor) -> tuple[int, ...]:
     return shape
 
 
-def _dtype(tensor: _Tensor) -> DType | str:
+def _dtype(tensor: _DlTensor) -> DType | str:
     if tensor.lanes == 1 and (tensor.code, tensor.bits) in _DTYPES:
         return _DTYPES[tensor.code, tensor.bits]
     name = _FOREIGN.get(tensor.code, f"DLPack type {tensor.code} of {{}} bits").format(tensor.bits)
@@ -200,7 +200,7 @@ def _drop_unused(capsule: int) -> None:
         _release(_pointer_at(capsule, _NAME))
 
 
-def tensor_of(view: ArrayView) -> _Tensor:
+def tensor_of(view: ArrayView) -> _DlTensor:
     """Make a `DLTensor` of an array of ours, with its own shape and strides."""
     axes = ctypes.c_int64 * len(view.shape)
     dtype = view.dtype
@@ -208,7 +208,7 @@ def tensor_of(view: ArrayView) -> _Tensor:
     kind = ON_CUDA if view.device.kind == "cuda" else ON_CPU
     code, bits = dtype.dlpack, dtype.itemsize * 8
     shape, strides = axes(*view.shape), axes(*(view.strides or ()))
-    return _Tensor(view.address, kind, view.device.ordinal, len(view.shape), code, bits, 1, shape, strides, 0)
+    return _DlTensor(view.address, kind, view.device.ordinal, len(view.shape), code, bits, 1, shape, strides, 0)
 
 
 def wrap(view: ArrayView, owner: object) -> Any:

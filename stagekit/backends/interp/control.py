@@ -49,7 +49,7 @@ def _holding(flag: Any, team: Team) -> tuple[Any, int]:
 # -- if ---------------------------------------------------------------------------------------------------------------
 
 
-class _If:
+class _IfControl:
     """The control of one `if`. then_ends, else_ends: whether lanes that take this arm have nothing left to do in the kernel."""
 
     def __init__(self, c: Compiler, op: ops.If) -> None:
@@ -92,7 +92,7 @@ class _If:
 # -- for --------------------------------------------------------------------------------------------------------------
 
 
-class _For:
+class _ForControl:
     """The control of one `for`."""
 
     def __init__(self, c: Compiler, op: ops.For) -> None:
@@ -151,7 +151,7 @@ def _trips(start: Array, stop: Array, step: Array) -> Array:
 # -- while ------------------------------------------------------------------------------------------------------------
 
 
-class _While:
+class _WhileControl:
     """The control of one `while`. waits: whether it may wait for another thread."""
 
     def __init__(self, c: Compiler, op: ops.While) -> None:
@@ -235,4 +235,4 @@ class _Watch:
         raise Abandoned
 
 
-CONTROLS: Builders = {ops.If: _If, ops.For: _For, ops.While: _While}
+CONTROLS: Builders = {ops.If: _IfControl, ops.For: _ForControl, ops.While: _WhileControl}

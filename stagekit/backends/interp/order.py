@@ -148,7 +148,7 @@ def _together(several: Sequence[tuple[Learnt, Path]]) -> Learnt:
     return Learnt(known, found, reduce(Scoped.joined, (each.told(path) for each, path in several)))
 
 
-class _Block:
+class _BlockKnowledge:
     """What the lanes of one block have learnt: `base` at the last barrier; since then by warp, or as a table of its 32 lanes."""
 
     def __init__(self, path: Callable[[int], Path]) -> None:
@@ -224,7 +224,7 @@ class Epochs(NamedTuple):
         return Epochs(*(each[some] if isinstance(each, np.ndarray) else each for each in self))
 
 
-class _Message:
+class _ChainKnowledge:
     """What an element's chain of atomics tells of: to all, and by block, within it."""
 
     def __init__(self) -> None:
@@ -250,8 +250,8 @@ class Clocks(Watcher):
         self.has_messages = program.has(Native.FENCE) or any(a.acquires or a.releases for a in program.accesses)
         self.knows_lanes = self.has_messages or program.has(Native.WARP_BARRIER)
         self.teams: dict[Team, Clock] = {}
-        self.blocks: dict[int, _Block] = {}
-        self.messages: dict[Any, dict[tuple[int, int], _Message]] = {}
+        self.blocks: dict[int, _BlockKnowledge] = {}
+        self.messages: dict[Any, dict[tuple[int, int], _ChainKnowledge]] = {}
 
     def of(self, team: Team) -> Clock:
         return self.teams.get(team, Clock())
@@ -308,8 +308,8 @@ class Clocks(Watcher):
             table[:] = [each.fence(scope, floors, now) if here >> i & 1 else each for i, each in enumerate(table)]
         self.teams[team] = clock._replace(time=now)
 
-    def _block_of(self, tag: int) -> _Block:
-        return self.blocks.setdefault(tag >> self.shift, _Block(self._path))
+    def _block_of(self, tag: int) -> _BlockKnowledge:
+        return self.blocks.setdefault(tag >> self.shift, _BlockKnowledge(self._path))
 
     def updated(self, touch: Touch, is_written: Any) -> None:
         access, messages = touch.access, self.messages.get(touch.allocation.arena)
@@ -333,11 +333,11 @@ class Clocks(Watcher):
                 if access.role == "write":
                     messages.pop(place, None)  # of another lane of this store
                 if told.block is not NOTHING:
-                    messages.setdefault(place, _Message()).add(tag >> self.shift, told)
+                    messages.setdefault(place, _ChainKnowledge()).add(tag >> self.shift, told)
         if access.releases:
             self.teams[touch.team] = clock._replace(time=clock.time + 1)
 
-    def _find(self, access: Access, message: _Message, tag: int) -> None:
+    def _find(self, access: Access, message: _ChainKnowledge, tag: int) -> None:
         """Let a lane find a message by an access: at once if it acquires, else for its next fence."""
         block, here = self._block_of(tag), message.to(tag >> self.shift)
         learnt, here = block.of(tag), here.within(access.scope)

@@ -136,7 +136,7 @@ def compile(request: LauncherRequest) -> bytes | None:
     read = (request.slots[index] for expr in _expressions(request) for index in slots_in(expr))
     if not floats <= {*tables.NUMBER_KINDS} or any(slot.kind == "value" and slot.dtype.is_float for slot in read):
         return None
-    text = (_Launch if request.part == "entry" else _Launcher)(request).write()
+    text = (_LaunchCode if request.part == "entry" else _LauncherCode)(request).write()
     return cached_code("launcher", (text, *identity("cpu")), lambda: _object_code(text, quick_machine()))
 
 
@@ -234,7 +234,7 @@ class _Size(NamedTuple):
     shared_bytes: Reg
 
 
-class _Launch:
+class _LaunchCode:
     """The launch of an entry that is being written: all that follows when the arguments are read.
 
     destination: the DESTINATION of a launch on a GPU. slots: pointers to the native parameters.
@@ -323,7 +323,7 @@ class _Launch:
         return result
 
 
-class _Launcher(_Launch):
+class _LauncherCode(_LaunchCode):
     """A launcher that is being written: what reads the arguments, and what follows or chooses the entry.
 
     arrays: by argument, a pointer to its address, sizes and strides once they are read. held: the number of capsules that live

@@ -100,7 +100,7 @@ _OTHERS: dict[Any, Any] = {
 _BUILTINS = {name: _OTHERS.get(value, value) if callable(value) else value for name, value in vars(builtins).items()}
 
 
-class _Module:
+class _ModuleInPython:
     """A module as kernels see it."""
 
     def __init__(self, module: types.ModuleType) -> None:
@@ -114,7 +114,7 @@ def counterpart(value: Any, made: dict[int, Any] | None = None) -> Any:
     """Return what stands for an object that a kernel reaches; itself, unless it is or holds a function. made: copies, by id."""
     made = {} if made is None else made
     if isinstance(value, types.ModuleType):
-        return value if is_ours(value.__name__) else _Module(value)
+        return value if is_ours(value.__name__) else _ModuleInPython(value)
     if type(value) in (tuple, list):
         return type(value)(counterpart(item, made) for item in value)
     if type(value) is dict:

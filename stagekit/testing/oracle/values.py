@@ -30,7 +30,7 @@ Extents = tuple[int, ...]
 MAX_AXES = 4  # of a tile
 
 
-class _Place:
+class _PlaceInProgram:
     """What the front end asks of a place in a program. An error gets its line where it leaves the user's function."""
 
     loc = UNKNOWN
@@ -39,7 +39,7 @@ class _Place:
         return StagingError(diagnostic, self.loc)
 
 
-PLACE: Any = _Place()
+PLACE: Any = _PlaceInProgram()
 _ARITHMETIC = Arithmetic(Builder(UNKNOWN))
 
 
