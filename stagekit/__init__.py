@@ -48,11 +48,14 @@ from stagekit.frontend.library import combined as _combined
 from stagekit.frontend.library import dtype_of as _dtype_of
 from stagekit.frontend.library import in_order as _in_order
 from stagekit.frontend.library import in_vectors as _in_vectors
+from stagekit.frontend.library import is_along_x as _is_along_x
 from stagekit.frontend.library import is_for_cpu as _is_for_cpu
+from stagekit.frontend.library import is_like as _is_like
 from stagekit.frontend.library import is_multiple as _is_multiple
 from stagekit.frontend.library import lanes as _lanes
 from stagekit.frontend.library import linear as _linear
 from stagekit.frontend.library import load_vector as _load_vector
+from stagekit.frontend.library import numbers_of as _numbers_of
 from stagekit.frontend.library import refuse_index as _refuse_index
 from stagekit.frontend.library import refuse_shape as _refuse_shape
 from stagekit.frontend.library import start_of as _start_of
@@ -60,6 +63,7 @@ from stagekit.frontend.library import store_vector as _store_vector
 from stagekit.frontend.library import takes_vectors as _takes_vectors
 from stagekit.frontend.library import vector_width as _vector_width
 from stagekit.frontend.library import whole_block as _whole_block
+from stagekit.frontend.library import with_numbers as _with_numbers
 from stagekit.frontend.markers import Array, Pointer, Tensor, cdiv, ceildiv, constexpr, dynamic
 from stagekit.intrinsics import public_in as _public_in
 from stagekit.jit.ahead_of_time import BoundKernel, compile, compile_all
@@ -68,7 +72,9 @@ from stagekit.jit.jitfunction import JitFunction
 from stagekit.jit.sanitizing import Sanitizer, sanitize
 from stagekit.jit.specialization import Specialization
 from stagekit.lib import (
+    Group,
     Tile,
+    TiledGroup,
     all,
     any,
     arange,
@@ -76,6 +82,8 @@ from stagekit.lib import (
     argmin,
     argsort,
     block_reduce,
+    block_scan,
+    coalesced_threads,
     count_nonzero,
     cumprod,
     cumsum,
@@ -83,6 +91,7 @@ from stagekit.lib import (
     full,
     gather,
     histogram,
+    labeled_partition,
     philox,
     rand,
     randint,
@@ -93,6 +102,7 @@ from stagekit.lib import (
     reduce_sum,
     scan,
     sort,
+    tiled_partition,
     topk,
     warp_reduce,
     zeros,

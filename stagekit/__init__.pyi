@@ -50,8 +50,12 @@ def _in_order() -> Any:
     'Return whether the kernel is block-level; then what follows waits, where its accesses may meet earlier ones of others.'
 def _in_vectors(values: Any, widths: Any) -> Any:
     'Return vectors of these widths. values: one for each vector (a number is put in all lanes), or one for each lane.\n\nWhere they are not numbers, or for each lane not numbers of one dtype, return one for each lane instead.'
+def _is_along_x() -> Any:
+    'Return whether all threads of the block lie along x, so that `thread_idx("x")` is the number of a thread.'
 def _is_for_cpu() -> Any:
     'Return whether the trace is for the CPU. A kernel that asks is traced for it apart from the other targets.'
+def _is_like(value: Any, other: Any) -> Any:
+    'Return whether two values have their numbers at the same places.'
 def _is_multiple(value: Any, divisor: Any) -> Any:
     'Return whether an integer, or a pointer in bytes, is known to be a multiple of `divisor` in every thread and iteration.\n\nTrue where that is certain, or where it is a function of the arguments that the trace takes for granted from now on: other\ncode runs the launches for which it does not hold. False means that it is not known, or of `src + 1` that `src` would\nhave to be one less than a multiple, which is rare.'
 def _lanes(number: Any) -> Any:
@@ -60,6 +64,8 @@ def _linear(value: Any) -> Any:
     'Return an integer as an int64, or a pointer, and whether it is one; None for what is neither, and no int64 for certain.'
 def _load_vector(pointer: Any, count: Any, align: Any, mask: Any = ..., other: Any = ...) -> Any:
     'The vector of `count` elements (2, 4 or 8) from `pointer` on, as `load` reads one: one access, under one mask.\n\nalign: bytes of which the address is a multiple, as the caller knows. other: a number or a vector.'
+def _numbers_of(value: Any) -> Any:
+    "Return the numbers in a value, in order: itself, or those in a tuple, list, dict or object of a user's class, nested."
 def _refuse_index(message: Any, hint: Any) -> Any:
     'Refuse, as BAD_INDEX, what is no index of a tile.'
 def _refuse_shape(message: Any, hint: Any) -> Any:
@@ -71,8 +77,10 @@ def _store_vector(pointer: Any, value: Any, align: Any, mask: Any = ...) -> Any:
 from stagekit.frontend.library import takes_vectors as _takes_vectors
 def _vector_width() -> Any:
     "Return how many elements of the kernel's arrays 16 bytes hold, 8 at most: by the smallest of 2 bytes or more.\n\n1 on the CPU, and in code that takes nothing for granted of its arguments: there a thread has no use for neighbours."
-def _whole_block(threads: Any, user: Any) -> Any:
-    'Declare that the block has exactly `threads` threads, since `user` has a part for each: a launch must give them.'
+def _whole_block(block: Any, user: Any) -> Any:
+    'Declare the block that a launch must give, since `user` has a part for each of its threads; return how many they are.\n\nblock: their number, or the extent along each axis; None for the block that `device_entry` gives.'
+def _with_numbers(like: Any, numbers: Any) -> Any:
+    'Return a value like `like` that has these numbers instead.'
 def cdiv(a: Any, b: Any) -> Any:
     '`a / b` rounded up: how many blocks of `b` cover `a` elements. Integers of any sign; compile-time, run-time or sizes.'
 def ceildiv(a: Any, b: Any) -> Any:
@@ -87,7 +95,9 @@ from stagekit.jit.jitfunction import JitFunction as JitFunction
 from stagekit.jit.sanitizing import Sanitizer as Sanitizer
 from stagekit.jit.sanitizing import sanitize as sanitize
 from stagekit.jit.specialization import Specialization as Specialization
+from stagekit.lib import Group as Group
 from stagekit.lib import Tile as Tile
+from stagekit.lib import TiledGroup as TiledGroup
 def all(tile: Any, axis: Any = ...) -> Any:
     'Return whether no element of a tile is zero, a bool; along an axis, a tile without it. NaN is not zero.'
 def any(tile: Any, axis: Any = ...) -> Any:
@@ -100,8 +110,12 @@ def argmin(tile: Any, axis: Any = ...) -> Any:
     'Return the index, an int64, of the smallest element of a tile: of several the lowest, of NaNs the first.\n\naxis: along it, a tile without it; left out, among all elements in C order.'
 def argsort(tile: Any, descending: Any = ...) -> Any:
     'Return the indices, int64, that put the elements of a tile in order; of equal elements the lower index comes first.'
-def block_reduce(value: Any, combine: Any, identity: Any, block_threads: Any) -> Any:
-    'Return `combine` over one scalar of each of the `block_threads` (1 to 1024) threads of the block; each thread gets it.\n\ncombine: a function of two scalars, associative and commutative up to rounding. identity: `combine(identity, x)` is x.\nA launch with another block is refused; where the block is not fixed otherwise, it lies along x.'
+def block_reduce(value: Any, combine: Any, identity: Any = ..., block_threads: Any = ..., *, commutative: Any = ...) -> Any:
+    'Return `combine` over one value of each thread of the block; each thread gets it.\n\nvalue: a number, or a tuple, NamedTuple, dataclass or the like of numbers. combine: an associative function of two such\nvalues, of which the left one comes from lower threads. identity: a value with `combine(identity, x)` equal to x, which saves\nbranches. block_threads: the block of the launch, as a number of threads (1 to 1024; they lie along x where nothing else says\nhow) or its extents; left out, that of `device_entry`. A launch with another block is refused. commutative: the order of the\noperands does not matter, which is quicker, above all on the CPU.'
+def block_scan(value: Any, combine: Any, identity: Any = ..., block_threads: Any = ..., *, exclusive: Any = ...) -> Any:
+    'Return in each thread `combine` over the values of the threads up to it; if `exclusive`, of those before it.\n\nexclusive: needs an identity, which is what the first thread gets. The rest is as in `block_reduce`.'
+def coalesced_threads() -> Any:
+    'Return the group of the lanes that run this together. A snapshot: where they part later, lanes of the group are missing.'
 def count_nonzero(tile: Any, axis: Any = ...) -> Any:
     'Return how many elements of a tile are not zero, an int32; along an axis, a tile without it. NaN is not zero.'
 def cumprod(tile: Any, reverse: Any = ..., *, axis: Any = ...) -> Any:
@@ -116,6 +130,8 @@ def gather(tile: Any, index: Any) -> Any:
     'Return the elements of a tile at the indices of another tile, of any extent; at one index, a number.\n\nAn index outside the tile has no meaning; the checking interpreter finds it. NumPy calls this `tile[index]` and `take`.'
 def histogram(tile: Any, bins: Any, mask: Any = ...) -> Any:
     'Return the tile of `bins` int32 whose element b says how many elements of a tile of integers are b.\n\nbins: a compile-time int. Elements that are not from 0 to below `bins` count nowhere, nor do those where `mask` is false.\nNumPy calls this `bincount`.'
+def labeled_partition(label: Any, group: Any = ...) -> Any:
+    'Return the group of the lanes that have the same label, a number or a bool compared by its bits.\n\ngroup: of whose lanes; left out, of those that run this together.'
 def philox(seed: Any, counter: Any) -> Any:
     'Return the four random words, uint32, that Philox 4x32-10 makes of a seed and a counter; of a tile of counters, four tiles.\n\nseed: an integer, of which 64 bits count. counter: an integer, of which 64 bits count, or a tile of them; or a tuple of four\nwords, the lowest first.'
 def rand(seed: Any, offset: Any) -> Any:
@@ -136,10 +152,12 @@ def scan(tile: Any, combine: Any, identity: Any = ..., reverse: Any = ..., *, ax
     "Return the tile whose element i is the elements 0 to i of a tile, combined: the scan is inclusive.\n\ntile: a tile, or a tuple of tiles of one shape, of which a tuple is returned. axis: of the scan; left out, all elements in C\norder, as a tile of one axis. combine: an associative function of two\nnumbers, or of two tuples with one of each tile, that returns the same; its left operand comes before the right one. It is\ngiven elements of the tile, and what it has returned. identity: a number, or a tuple of them, that changes nothing as an\noperand; with one, fewer branches are needed. reverse: from the last element to the first, as if the tile were turned round\nbefore and after. Refused: results in another dtype than the tile's."
 def sort(tile: Any, descending: Any = ...) -> Any:
     'Return the elements of a tile in ascending order, or in descending one; up to 16,384 of them.\n\nNaNs are larger than all numbers. Each has the same bits afterwards.'
+def tiled_partition(size: Any) -> Any:
+    "Return this lane's group where a warp is cut into groups of `size` neighbours: 1, 2, 4, 8, 16 or 32, known at compile time.\n\nIn a block whose threads do not fill its last warp, lanes of the last group may be missing."
 def topk(tile: Any, k: Any, largest: Any = ...) -> Any:
     'Return tiles of the `k` largest elements of a tile, or smallest, in order, and of their indices, int64.\n\nk: a compile-time int. NaNs are larger than all numbers; of equal elements the lower index comes first.'
-def warp_reduce(value: Any, combine: Any, lanes: Any = ...) -> Any:
-    'Return `combine` over the first `lanes` lanes of the warp, which are all that exist; each lane gets it.\n\ncombine: a function of two scalars, associative and commutative up to rounding.'
+def warp_reduce(value: Any, combine: Any, lanes: Any = ..., *, commutative: Any = ...) -> Any:
+    'Return `combine` over the first `lanes` lanes of the warp, which are all that exist; each lane gets it.\n\nvalue: a number, or a tuple, NamedTuple, dataclass or the like of numbers. combine: an associative function of two such\nvalues, of which the left one comes from lower lanes. commutative: their order does not matter, which saves an instruction.'
 def zeros(shape: Any, dtype: Any) -> Any:
     'Return the tile of zeros of `dtype`; see `full`.'
 from stagekit.runtime.errors import ArgumentError as ArgumentError
@@ -388,14 +406,14 @@ def acosh(x: Any) -> Any:
     'The inverse of `cosh`; NaN below 1.'
 def atanh(x: Any) -> Any:
     'The inverse of `tanh`; NaN beyond 1.'
-def shfl_sync(mask: Any, value: Any, lane: Any) -> Any:
-    '`value` of lane `lane`, taken modulo 32, of this warp. Any dtype.'
-def shfl_up_sync(mask: Any, value: Any, delta: Any) -> Any:
-    '`value` of the lane `delta` (0 to 31) below this one; the lowest `delta` lanes keep their own.'
-def shfl_down_sync(mask: Any, value: Any, delta: Any) -> Any:
-    '`value` of the lane `delta` (0 to 31) above this one; the highest `delta` lanes keep their own.'
-def shfl_xor_sync(mask: Any, value: Any, lane_mask: Any) -> Any:
-    "`value` of the lane whose index differs from this one's in the bits of `lane_mask` (0 to 31)."
+def shfl_sync(mask: Any, value: Any, lane: Any, width: Any = ...) -> Any:
+    '`value` of lane `lane`, taken modulo `width`, of this warp, or of these `width` lanes of it. Any dtype.'
+def shfl_up_sync(mask: Any, value: Any, delta: Any, width: Any = ...) -> Any:
+    '`value` of the lane `delta` (0 to 31) below this one; the lowest `delta` lanes of each `width` keep their own.'
+def shfl_down_sync(mask: Any, value: Any, delta: Any, width: Any = ...) -> Any:
+    '`value` of the lane `delta` (0 to 31) above this one; the highest `delta` lanes of each `width` keep their own.'
+def shfl_xor_sync(mask: Any, value: Any, lane_mask: Any, width: Any = ...) -> Any:
+    "`value` of the lane whose index differs from this one's in the bits of `lane_mask` (0 to `width` - 1)."
 def ballot_sync(mask: Any, predicate: Any) -> Any:
     'A bit per lane: set where the lane is in `mask` and its `predicate` holds.'
 def any_sync(mask: Any, predicate: Any) -> Any:
@@ -418,4 +436,4 @@ def redux_sync_or(mask: Any, value: Any) -> Any:
     'The or of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device. On cuda: compute capability 8.0 or above.'
 def redux_sync_xor(mask: Any, value: Any) -> Any:
     'The xor of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device. On cuda: compute capability 8.0 or above.'
-__all__ = ['ArgumentError', 'Array', 'BarrierError', 'BoundKernel', 'DType', 'JitFunction', 'KernelAssertionError', 'LaunchError', 'Pointer', 'Sanitizer', 'Specialization', 'SpecializeError', 'StagekitError', 'StagingError', 'Tensor', 'Tile', '_among_threads', '_block_threads', '_choose', '_combined', '_direct', '_dtype_of', '_in_order', '_in_vectors', '_is_for_cpu', '_is_multiple', '_kernel_only', '_lanes', '_linear', '_load_vector', '_method_of_arrays', '_of_thread', '_operation', '_refuse_index', '_refuse_shape', '_start_of', '_store_vector', '_takes_vectors', '_vector_width', '_view', '_whole_block', 'abs', 'acos', 'acosh', 'activemask', 'all', 'all_sync', 'alloc_local', 'alloc_shared', 'any', 'any_sync', 'arange', 'argmax', 'argmin', 'argsort', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_exchange', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_sub', 'atomic_xor', 'ballot_sync', 'bfloat16', 'bit_reverse', 'block_reduce', 'bool', 'bool_', 'byte_perm', 'cbrt', 'cdiv', 'ceil', 'ceildiv', 'clz', 'compile', 'compile_all', 'constexpr', 'copysign', 'cos', 'cosh', 'count_nonzero', 'ctz', 'cuda', 'cumprod', 'cumsum', 'degrees', 'device_entry', 'dot', 'dynamic', 'dynamic_shared', 'erf', 'erfc', 'exp', 'exp2', 'expm1', 'fabs', 'fast_exp', 'fast_exp2', 'fence', 'ffs', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'floor', 'fma', 'fmax', 'fmin', 'fmod', 'full', 'function', 'funnel_shift_left', 'funnel_shift_right', 'gamma', 'gather', 'histogram', 'hypot', 'inline', 'inline_asm', 'int16', 'int32', 'int64', 'int8', 'isfinite', 'isinf', 'isnan', 'jit', 'lane_id', 'ldexp', 'lgamma', 'load', 'log', 'log10', 'log1p', 'log2', 'match_any_sync', 'maximum', 'minimum', 'mulhi', 'num_programs', 'philox', 'popcount', 'pow', 'program_id', 'radians', 'rand', 'randint', 'randn', 'reduce', 'reduce_max', 'reduce_min', 'reduce_sum', 'redux_sync_add', 'redux_sync_and', 'redux_sync_max', 'redux_sync_min', 'redux_sync_or', 'redux_sync_xor', 'remainder', 'rint', 'round', 'rsqrt', 'sanitize', 'scan', 'shfl_down_sync', 'shfl_sync', 'shfl_up_sync', 'shfl_xor_sync', 'sigmoid', 'signbit', 'sin', 'sinh', 'sort', 'speculate', 'sqrt', 'static_assert', 'static_print', 'static_range', 'store', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'tan', 'tanh', 'threadfence', 'threadfence_block', 'threadfence_system', 'topk', 'trunc', 'uint16', 'uint32', 'uint64', 'uint8', 'warp_id', 'warp_reduce', 'where', 'window', 'zeros']
+__all__ = ['ArgumentError', 'Array', 'BarrierError', 'BoundKernel', 'DType', 'Group', 'JitFunction', 'KernelAssertionError', 'LaunchError', 'Pointer', 'Sanitizer', 'Specialization', 'SpecializeError', 'StagekitError', 'StagingError', 'Tensor', 'Tile', 'TiledGroup', '_among_threads', '_block_threads', '_choose', '_combined', '_direct', '_dtype_of', '_in_order', '_in_vectors', '_is_along_x', '_is_for_cpu', '_is_like', '_is_multiple', '_kernel_only', '_lanes', '_linear', '_load_vector', '_method_of_arrays', '_numbers_of', '_of_thread', '_operation', '_refuse_index', '_refuse_shape', '_start_of', '_store_vector', '_takes_vectors', '_vector_width', '_view', '_whole_block', '_with_numbers', 'abs', 'acos', 'acosh', 'activemask', 'all', 'all_sync', 'alloc_local', 'alloc_shared', 'any', 'any_sync', 'arange', 'argmax', 'argmin', 'argsort', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_exchange', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_sub', 'atomic_xor', 'ballot_sync', 'bfloat16', 'bit_reverse', 'block_reduce', 'block_scan', 'bool', 'bool_', 'byte_perm', 'cbrt', 'cdiv', 'ceil', 'ceildiv', 'clz', 'coalesced_threads', 'compile', 'compile_all', 'constexpr', 'copysign', 'cos', 'cosh', 'count_nonzero', 'ctz', 'cuda', 'cumprod', 'cumsum', 'degrees', 'device_entry', 'dot', 'dynamic', 'dynamic_shared', 'erf', 'erfc', 'exp', 'exp2', 'expm1', 'fabs', 'fast_exp', 'fast_exp2', 'fence', 'ffs', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'floor', 'fma', 'fmax', 'fmin', 'fmod', 'full', 'function', 'funnel_shift_left', 'funnel_shift_right', 'gamma', 'gather', 'histogram', 'hypot', 'inline', 'inline_asm', 'int16', 'int32', 'int64', 'int8', 'isfinite', 'isinf', 'isnan', 'jit', 'labeled_partition', 'lane_id', 'ldexp', 'lgamma', 'load', 'log', 'log10', 'log1p', 'log2', 'match_any_sync', 'maximum', 'minimum', 'mulhi', 'num_programs', 'philox', 'popcount', 'pow', 'program_id', 'radians', 'rand', 'randint', 'randn', 'reduce', 'reduce_max', 'reduce_min', 'reduce_sum', 'redux_sync_add', 'redux_sync_and', 'redux_sync_max', 'redux_sync_min', 'redux_sync_or', 'redux_sync_xor', 'remainder', 'rint', 'round', 'rsqrt', 'sanitize', 'scan', 'shfl_down_sync', 'shfl_sync', 'shfl_up_sync', 'shfl_xor_sync', 'sigmoid', 'signbit', 'sin', 'sinh', 'sort', 'speculate', 'sqrt', 'static_assert', 'static_print', 'static_range', 'store', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'tan', 'tanh', 'threadfence', 'threadfence_block', 'threadfence_system', 'tiled_partition', 'topk', 'trunc', 'uint16', 'uint32', 'uint64', 'uint8', 'warp_id', 'warp_reduce', 'where', 'window', 'zeros']

@@ -13,7 +13,7 @@ import pytest
 
 from stagekit import limits
 from stagekit.config import SWITCHES, Switch
-from stagekit.lib import reductions
+from stagekit.lib import layout
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "stagekit"
@@ -75,7 +75,7 @@ def test_limits_of_the_machine_stand_in_one_module() -> None:
     found = {path: literal.findall(path.read_text(encoding="utf-8")) for path in MODULES if path not in allowed}
 
     assert {} == {str(path.relative_to(ROOT)): lines for path, lines in found.items() if lines}
-    assert (reductions.WARP, reductions.MAX_THREADS) == (limits.WARP, limits.MAX_THREADS)
+    assert (layout.WARP, layout.MAX_THREADS) == (limits.WARP, limits.MAX_THREADS)
 
 
 # what users call it in an annotation, beside a type of the IR or a value of a trace

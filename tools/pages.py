@@ -86,10 +86,12 @@ _SECTIONS = {
                 "dot",
                 "gather",
                 "histogram",
-                "warp_reduce",
-                "block_reduce",
             ),
         ),
+    ),
+    "among threads": (
+        "What each thread has of its own, combined or handed on: over a warp, a block, or a group of lanes.",
+        ("warp_reduce", "block_reduce", "block_scan", "tiled_partition", "coalesced_threads", "labeled_partition"),
     ),
     "random numbers": (
         "Numbers that a seed and an offset determine, one at a time or for a tile of offsets, with the same bits everywhere.",

@@ -393,9 +393,9 @@ class _Trace:
         if wanted is None:
             return fixed
         if fixed is None:
-            return (wanted.threads, 1, 1)
-        if math.prod(fixed) != wanted.threads:
-            raise StagingError(wrong_block(wanted, math.prod(fixed)), wanted.loc)
+            return wanted.shape
+        if wanted.shape != fixed:
+            raise StagingError(wrong_block(wanted, fixed), wanted.loc)
         return fixed
 
     def _launch(self, body: Block) -> LaunchSpec | None:

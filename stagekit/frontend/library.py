@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,7 +22,8 @@ from stagekit.frontend.errors import BadBlockSize, BadCall, BadIndex, BadShape, 
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.language import ELEMENTWISE, Staged, StagedLaunch, ask_multiple, load_as, staged, store_as
 from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric, own_type
-from stagekit.frontend.tracer import WholeBlock
+from stagekit.frontend.parts import note_parts, parts_of, same_shape, with_parts
+from stagekit.frontend.tracer import Extents, Tracer, WholeBlock
 from stagekit.frontend.values import Address, Array, Number
 from stagekit.ir import Block, Effect, Intrinsic, Vector, walk
 from stagekit.limits import MAX_THREADS
@@ -240,12 +242,85 @@ _TILE_LENGTH = "a tile has a length of at least 1, a Python int known at compile
 
 
 @staged
-def whole_block(site: Site, threads: int, user: str) -> None:
-    """Declare that the block has exactly `threads` threads, since `user` has a part for each: a launch must give them."""
-    known = site.tracer.whole_block
-    if known is not None and known.threads != threads:
-        raise site.error(wrong_block(WholeBlock(threads, user, site.loc), known.threads))
-    site.tracer.whole_block = WholeBlock(threads, user, site.loc)
+def whole_block(site: Site, block: Any, user: str) -> int:
+    """Declare the block that a launch must give, since `user` has a part for each of its threads; return how many they are.
+
+    block: their number, or the extent along each axis; None for the block that `device_entry` gives.
+    """
+    tracer = site.tracer
+    entry = _block_of_entry(tracer)
+    if block is None and entry is None:
+        hint = "give `block_threads`, the block of the launch: no `device_entry` says what it is at compile time"
+        raise site.error(BadCall(f"`{user}` of a block that is not known", hint))
+    shape = entry if block is None else _block_shape(site, block, user)
+    if entry is not None and type(block) is int and math.prod(entry) == block:
+        shape = entry
+    assert shape is not None
+    known = tracer.whole_block
+    if known is not None and known.shape != shape:
+        raise site.error(wrong_block(WholeBlock(shape, user, site.loc), known.shape))
+    tracer.whole_block = WholeBlock(shape, user, site.loc)
+    return math.prod(shape)
+
+
+def _block_of_entry(tracer: Tracer) -> Extents | None:
+    sizes = [size for size in (tracer.launch[0].block if tracer.launch else ()) if isinstance(size, int | np.integer)]
+    return (int(sizes[0]), int(sizes[1]), int(sizes[2])) if len(sizes) == 3 else None
+
+
+def _block_shape(site: Site, block: Any, user: str) -> Extents:
+    sizes = block if isinstance(block, tuple | list) else (block,)
+    if not 1 <= len(sizes) <= 3 or not all(type(size) is int and size > 0 for size in sizes):
+        why = "it is no int above 0, nor up to three of them"
+    elif math.prod(sizes) > MAX_THREADS:
+        why = f"a block has 1 to {MAX_THREADS} threads"
+    else:
+        x, y, z = (*sizes, 1, 1)[:3]
+        return x, y, z
+    hint = "give the block of the launch, known at compile time: 256, or (16, 16)"
+    raise site.error(BadCall(f"{user}: block_threads is {shown(block)}: {why}", hint))
+
+
+@staged
+def is_along_x(site: Site) -> bool:
+    """Return whether all threads of the block lie along x, so that `thread_idx("x")` is the number of a thread."""
+    tracer = site.tracer
+    wanted, launch = tracer.whole_block, tracer.launch
+    extents = wanted.shape[1:] if wanted else launch[0].block[1:] if launch else ()
+    return all(isinstance(each, int | np.integer) and each == 1 for each in extents)
+
+
+@staged
+def numbers_of(site: Site, value: Any) -> list[Any]:
+    """Return the numbers in a value, in order: itself, or those in a tuple, list, dict or object of a user's class, nested."""
+    note_parts(site.tracer, value)
+    parts = None if isinstance(value, Address | Array) else parts_of(value)
+    if parts is not None:
+        return [number for part in parts for number in numbers_of.run(site, part)]
+    return [value] if is_numeric(value) else []
+
+
+@staged
+def with_numbers(site: Site, like: Any, numbers: Sequence[Any]) -> Any:
+    """Return a value like `like` that has these numbers instead."""
+    rest = iter(numbers)
+
+    def made(value: Any) -> Any:
+        parts = None if isinstance(value, Address | Array) else parts_of(value)
+        if parts is None:
+            return next(rest) if is_numeric(value) else value
+        return site.tracer.journal.born(with_parts(value, [made(part) for part in parts]))
+
+    return made(like)
+
+
+@staged
+def is_like(site: Site, value: Any, other: Any) -> bool:
+    """Return whether two values have their numbers at the same places."""
+    parts, others = (None if isinstance(v, Address | Array) else parts_of(v) for v in (value, other))
+    if parts is None or others is None:
+        return parts is others and is_numeric(value) == is_numeric(other)
+    return same_shape(value, other) and all(is_like.run(site, a, b) for a, b in zip(parts, others))
 
 
 def launched_threads(launch: StagedLaunch, loc: Loc) -> int:
@@ -260,8 +335,12 @@ def launched_threads(launch: StagedLaunch, loc: Loc) -> int:
     return int(threads)
 
 
-def wrong_block(wanted: WholeBlock, threads: int) -> BadCall:
+def wrong_block(wanted: WholeBlock, block: Extents) -> BadCall:
+    is_of_count = math.prod(block) != math.prod(wanted.shape)
+    given, found = (
+        str(math.prod(each) if is_of_count or each[1:] == (1, 1) else each) for each in (wanted.shape, block)
+    )
     return BadCall(
-        f"`{wanted.user}` over {wanted.threads} threads, in a block of {threads}",
-        f"every thread of the block takes part: call it with {threads}",
+        f"`{wanted.user}` over {given} threads, in a block of {found}",
+        f"every thread of the block takes part: call it with {found}",
     )

@@ -93,13 +93,14 @@ def _no_library(loc: Loc, function: Any, *args: Any) -> Any:
 
 
 Assigned = dict[Any, tuple[Location, Any]]
+Extents = tuple[int, int, int]
 
 
 @frozen()
 class WholeBlock:
-    """`user` was called for a block of exactly `threads` threads."""
+    """`user` was called for a block of exactly these extents along x, y and z."""
 
-    threads: int
+    shape: Extents
     user: str
     loc: Loc
 

@@ -6,7 +6,7 @@ any dtype and are expansions that cut a value into 32-bit words and put it toget
     shfl_xor_sync(mask, x: f64, 1)   ->   2 shuffles of its halves
 
 `mask` names the lanes that take part; each of them must call with the same mask. A read from a lane that does not take part
-gives an unspecified value.
+gives an unspecified value. A shuffle of `width` lanes stays within so many neighbours, as if each such group were a warp.
 
 Source: PTX ISA, sections shfl.sync, vote.sync, match.sync, activemask, redux.sync.
 """
@@ -19,7 +19,23 @@ from typing import Any
 from stagekit import dtypes
 from stagekit.intrinsics.registry import define
 from stagekit.intrinsics.terms import Term, expand, repeat_while
-from stagekit.ir import BOOL, I32, TARGETS, U32, Builder, Effect, Expand, Intrinsic, Native, Scalar, Sig, Type, Value
+from stagekit.ir import (
+    BOOL,
+    I32,
+    TARGETS,
+    U32,
+    Builder,
+    Effect,
+    Expand,
+    Intrinsic,
+    Native,
+    Param,
+    Scalar,
+    Sig,
+    Type,
+    Value,
+)
+from stagekit.limits import WARP
 
 _COLLECTIVE = frozenset({Effect.COLLECTIVE})
 _VALUES = tuple(Scalar(d) for d in dtypes.ARITHMETIC_DTYPES)
@@ -51,14 +67,26 @@ def from_words(b: Builder, words: Words, dtype: dtypes.DType) -> Value:
 # -- shuffles ---------------------------------------------------------------------------------------------------------
 
 
+_WIDTH = Param("width", (1, 2, 4, 8, 16, 32), WARP)
+
+
 def _native(
-    name: str, native: Native, args: Mapping[str, Type], result: Type, doc: str, source: str, *, is_public: bool = True
+    name: str,
+    native: Native,
+    args: Mapping[str, Type],
+    result: Type,
+    doc: str,
+    source: str,
+    *,
+    is_public: bool = True,
+    params: tuple[Param, ...] = (),
 ) -> Intrinsic:
     """Define what the hardware does. One that is not public is for the functions of any dtype to be built of."""
     return define(
         name=name,
         args=tuple(args),
         sigs=(Sig(tuple(args.values()), (result,)),),
+        params=params,
         effects=_COLLECTIVE,
         lower=dict.fromkeys(TARGETS, native),
         public_in=("stagekit",) if is_public else (),
@@ -71,7 +99,7 @@ def _shuffle_word(name: str, native: Native, doc: str, mode: str) -> Intrinsic:
     any_dtype = f"{name.replace('shuffle', 'shfl').replace('_idx', '')}_sync"
     doc = f"{doc} One 32-bit word; `{any_dtype}` takes any dtype."
     args = {"mask": U32, "value": U32, "lane": I32}
-    return _native(name, native, args, U32, doc, f"shfl.sync.{mode}", is_public=False)
+    return _native(name, native, args, U32, doc, f"shfl.sync.{mode}", is_public=False, params=(_WIDTH,))
 
 
 shuffle_idx = _shuffle_word("shuffle_idx", Native.SHUFFLE_IDX, "`value` of lane `lane % 32`.", "idx")
@@ -85,13 +113,14 @@ def _shuffle(name: str, word: Intrinsic, lane: str, doc: str) -> Intrinsic:
 
     def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Words:
         mask, value, distance = args
-        moved = tuple(b.call_one(word, (mask, each, distance)) for each in to_words(b, value))
+        moved = tuple(b.call_one(word, (mask, each, distance), params) for each in to_words(b, value))
         return (from_words(b, moved, value.type.dtype),)
 
     return define(
         name=name,
         args=("mask", "value", lane),
         sigs=tuple(Sig((U32, v, I32), (v,)) for v in _VALUES),
+        params=(_WIDTH,),
         effects=_COLLECTIVE,
         lower=dict.fromkeys(TARGETS, Expand(build)),
         doc=doc,
@@ -100,25 +129,28 @@ def _shuffle(name: str, word: Intrinsic, lane: str, doc: str) -> Intrinsic:
 
 
 shfl_sync = _shuffle(
-    "shfl_sync", shuffle_idx, "lane", "`value` of lane `lane`, taken modulo 32, of this warp. Any dtype."
+    "shfl_sync",
+    shuffle_idx,
+    "lane",
+    "`value` of lane `lane`, taken modulo `width`, of this warp, or of these `width` lanes of it. Any dtype.",
 )
 shfl_up_sync = _shuffle(
     "shfl_up_sync",
     shuffle_up,
     "delta",
-    "`value` of the lane `delta` (0 to 31) below this one; the lowest `delta` lanes keep their own.",
+    "`value` of the lane `delta` (0 to 31) below this one; the lowest `delta` lanes of each `width` keep their own.",
 )
 shfl_down_sync = _shuffle(
     "shfl_down_sync",
     shuffle_down,
     "delta",
-    "`value` of the lane `delta` (0 to 31) above this one; the highest `delta` lanes keep their own.",
+    "`value` of the lane `delta` (0 to 31) above this one; the highest `delta` lanes of each `width` keep their own.",
 )
 shfl_xor_sync = _shuffle(
     "shfl_xor_sync",
     shuffle_xor,
     "lane_mask",
-    "`value` of the lane whose index differs from this one's in the bits of `lane_mask` (0 to 31).",
+    "`value` of the lane whose index differs from this one's in the bits of `lane_mask` (0 to `width` - 1).",
 )
 
 # -- votes ------------------------------------------------------------------------------------------------------------

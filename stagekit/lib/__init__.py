@@ -6,19 +6,19 @@ The modules import only `stagekit`'s public names, and their functions are stage
 
 from stagekit.lib import access as access  # what `load` and the like do with tiles
 from stagekit.lib import parts as parts  # makes `A.tile` known
+from stagekit.lib.collectives import block_reduce, block_scan, warp_reduce
 from stagekit.lib.creation import arange, full, zeros
 from stagekit.lib.exchange import gather, histogram
+from stagekit.lib.groups import Group, TiledGroup, coalesced_threads, labeled_partition, tiled_partition
 from stagekit.lib.products import dot
 from stagekit.lib.random import philox, rand, randint, randn
 from stagekit.lib.reductions import (
     argmax,
     argmin,
-    block_reduce,
     reduce,
     reduce_max,
     reduce_min,
     reduce_sum,
-    warp_reduce,
 )
 from stagekit.lib.scans import cumprod, cumsum, scan
 from stagekit.lib.sorting import argsort, sort, topk
@@ -26,7 +26,8 @@ from stagekit.lib.tile import Tile
 from stagekit.lib.votes import all, any, count_nonzero
 
 __all__ = [
-    "Tile", "all", "any", "arange", "argmax", "argmin", "argsort", "block_reduce", "count_nonzero", "cumprod", "cumsum",
-    "dot", "full", "gather", "histogram", "philox", "rand", "randint", "randn", "reduce", "reduce_max", "reduce_min",
-    "reduce_sum", "scan", "sort", "topk", "warp_reduce", "zeros",
+    "Group", "Tile", "TiledGroup", "all", "any", "arange", "argmax", "argmin", "argsort", "block_reduce", "block_scan",
+    "coalesced_threads", "count_nonzero", "cumprod", "cumsum", "dot", "full", "gather", "histogram", "labeled_partition",
+    "philox", "rand", "randint", "randn", "reduce", "reduce_max", "reduce_min", "reduce_sum", "scan", "sort",
+    "tiled_partition", "topk", "warp_reduce", "zeros",
 ]  # fmt: skip

@@ -136,6 +136,19 @@ def _in_dtype(value: Any, dtype: sk.DType) -> Traced:
     return value
 
 
+def is_commutative(combine: Combine, is_said: bool) -> bool:
+    """Return whether the order of a combiner's operands does not matter: as the user says, or as is known of `sk.maximum`."""
+    function = getattr(combine, "__wrapped__", combine)
+    return is_said or any(function is each for each in (sk.maximum, sk.minimum, sk.fmax, sk.fmin))
+
+
+def thread_number() -> Traced:
+    """Return the number of this thread in its block: x first, then y, then z."""
+    if sk._is_along_x():
+        return sk.cuda.thread_idx("x")
+    return _ADD(_MULTIPLY(sk.warp_id(), WARP), sk.lane_id())
+
+
 class Row:
     """The threads of a block, of which the first `count` hold something. is_reversed: the last comes first.
 
@@ -144,7 +157,7 @@ class Row:
 
     def __init__(self, threads: int, count: int, *, is_reversed: bool = False) -> None:
         self.threads, self.count, self.is_reversed = threads, count, is_reversed
-        self.thread, self.lane = sk.cuda.thread_idx("x"), sk.lane_id()
+        self.thread, self.lane = thread_number(), sk.lane_id()
         self.holds: Exists = True if count == threads else _LESS(self.thread, count)
         self.mask = self._existing_lanes()
 
@@ -288,6 +301,16 @@ class Scan:
         """Return for each element of this thread the combination of everything up to it."""
         earlier = self._before_chunks() if self.is_one_warp else self._before_warps()
         return [value for c, before in enumerate(earlier) for value in self._of_chunk(c, *before)]
+
+    def before_each(self) -> list[Values]:
+        """Return for each element of this thread, which holds one of each chunk, the combination of everything before it."""
+        assert self.combiner.identity is not None
+        earlier = self._before_chunks() if self.is_one_warp else self._before_warps()
+        found = []
+        for chunk, in_warps, (before, has_before) in zip(self.chunks, self.in_warps, earlier):
+            in_warp = self.combiner.filled(*chunk.row.neighbour(in_warps, 1))
+            found.append(self.combiner(self.combiner.filled(before, has_before), in_warp))
+        return found
 
     def total(self) -> Values:
         """Return the combination of everything, in each thread."""

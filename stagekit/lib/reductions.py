@@ -1,13 +1,11 @@
-"""Reductions over a warp, a block or a tile: shuffles, a shared buffer, a barrier. Every thread gets the result.
+"""Reductions over a tile: shuffles, a shared buffer, a barrier. Every thread gets the result.
 
     total = sk.reduce_sum(x)                                            # x: a tile
     lower, upper = sk.reduce((x, x), lambda a, b: (sk.minimum(a[0], b[0]), sk.maximum(a[1], b[1])))
-    best = sk.block_reduce(score, sk.maximum, -float("inf"), 256)       # score: one scalar per thread
-    both = sk.warp_reduce(flags, lambda a, b: a | b)
 
 The order of combination depends only on the number of threads and on how the elements lie over them, so a result is the same on
 every run. On the CPU, and for some arguments, tiles lie otherwise: float results then differ in the last bits, as they do from
-NumPy's pairwise order. All threads of the warp or block must take part.
+NumPy's pairwise order. All threads of the block must take part. What each thread has of its own: `collectives`.
 
 Source: CUDA C++ Programming Guide, Warp Shuffle Functions; for the tree of `shfl.sync`, PTX ISA.
 """
@@ -20,54 +18,30 @@ from typing import Any
 
 import stagekit as sk
 from stagekit.lib.axes import axis_of, held, reduced, reduced_by_vectors, reduced_in_order
-from stagekit.lib.combining import Chunk, Combine, Combiner, Row, Scan, Values, checked, chunks_of, combiner_of
-from stagekit.lib.layout import MAX_THREADS, WARP, Layout, blocked
+from stagekit.lib.combining import (
+    Chunk,
+    Combine,
+    Combiner,
+    Row,
+    Scan,
+    Values,
+    chunks_of,
+    combiner_of,
+    thread_number,
+)
+from stagekit.lib.layout import WARP, Layout, blocked
 from stagekit.lib.tile import Tile, Traced, of_one_axis, require_tile
 
 _ADD, _REMAINDER, _AND, _OR, _NOT = map(sk._operation, ("+", "%", "&", "|", "~"))
 _LESS, _EQUAL, _AT_MOST, _AT_LEAST = map(sk._operation, ("<", "==", "<=", ">="))
 
 
-# -- one value of each thread -------------------------------------------------------------------------------------------
-
-
-@sk._kernel_only
-@sk._direct
-@sk._among_threads
-def warp_reduce(value: Traced, combine: Combine, lanes: int = WARP) -> Traced:
-    """Return `combine` over the first `lanes` lanes of the warp, which are all that exist; each lane gets it.
-
-    combine: a function of two scalars, associative and commutative up to rounding.
-    """
-    _require_count("warp_reduce", "lanes", lanes, WARP)
-    combiner = Combiner(checked("warp_reduce", combine), (sk._dtype_of(value),), None, is_single=True)
-    if lanes & (lanes - 1) == 0:
-        return _butterfly((value,), combiner, lanes, (1 << lanes) - 1)[0]
-    return _in_order([Chunk(Row(lanes, lanes), 1, lanes, [(value,)])], combiner)[0]
-
-
-@sk._kernel_only
-@sk._direct
-@sk._among_threads
-def block_reduce(value: Traced, combine: Combine, identity: Traced, block_threads: int) -> Traced:
-    """Return `combine` over one scalar of each of the `block_threads` (1 to 1024) threads of the block; each thread gets it.
-
-    combine: a function of two scalars, associative and commutative up to rounding. identity: `combine(identity, x)` is x.
-    A launch with another block is refused; where the block is not fixed otherwise, it lies along x.
-    """
-    _require_count("block_reduce", "block_threads", block_threads, MAX_THREADS)
-    sk._whole_block(block_threads, "block_reduce")
-    dtype = sk._dtype_of(value)
-    combiner = Combiner(checked("block_reduce", combine), (dtype,), (dtype(identity),), is_single=True)
-    return _over_threads((value,), combiner, block_threads, block_threads)[0]
-
-
-def _over_threads(value: Values, combiner: Combiner, threads: int, count: int) -> Values:
+def over_threads(value: Values, combiner: Combiner, threads: int, count: int) -> Values:
     """Combine what the first `count` of the block's threads hold, in any order where that is quicker."""
     warps = threads // WARP
     is_filled = combiner.identity is not None
     if threads <= WARP and threads & (threads - 1) == 0 and (count == threads or is_filled):
-        return _butterfly(_filled(value, combiner, threads, count), combiner, threads, (1 << threads) - 1)
+        return butterfly(_filled(value, combiner, threads, count), combiner, threads, (1 << threads) - 1)
     if threads > WARP and threads % WARP == 0 and (is_filled or (count == threads and warps & (warps - 1) == 0)):
         value = _filled(value, combiner, threads, count)
         if sk._is_for_cpu():
@@ -77,10 +51,10 @@ def _over_threads(value: Values, combiner: Combiner, threads: int, count: int) -
 
 
 def _filled(value: Values, combiner: Combiner, threads: int, count: int) -> Values:
-    return value if count == threads else combiner.filled(value, _LESS(sk.cuda.thread_idx("x"), count))
+    return value if count == threads else combiner.filled(value, _LESS(thread_number(), count))
 
 
-def _butterfly(value: Values, combiner: Combiner, lanes: int, mask: int) -> Values:
+def butterfly(value: Values, combiner: Combiner, lanes: int, mask: int) -> Values:
     """Exchange with the lane that differs in one bit, bit after bit; `lanes` is a power of two.
 
     Combines within each group of `lanes` neighbours; every lane of a group gets the same result.
@@ -95,7 +69,7 @@ def _butterfly(value: Values, combiner: Combiner, lanes: int, mask: int) -> Valu
 def _by_butterflies(value: Values, combiner: Combiner, warps: int) -> Values:
     """Reduce each warp, and what they give, in each warp again, by way of shared memory."""
     everyone = 0xFFFFFFFF
-    of_warp = _butterfly(value, combiner, WARP, everyone)
+    of_warp = butterfly(value, combiner, WARP, everyone)
     scratch = [sk.alloc_shared((warps,), dtype) for dtype in combiner.dtypes]
     is_ordered = sk._in_order()
     for array, number in zip(scratch, of_warp):
@@ -106,7 +80,7 @@ def _by_butterflies(value: Values, combiner: Combiner, warps: int) -> Values:
     mask = None if group == warps else _LESS(place, warps)
     others = combiner.identity or [None] * len(scratch)
     loaded = tuple([sk.load(_ADD(array, place), mask=mask, other=other) for array, other in zip(scratch, others)])
-    total = _butterfly(loaded, combiner, group, everyone)
+    total = butterfly(loaded, combiner, group, everyone)
     if not is_ordered:  # in a loop, the next round writes to the same scratch
         sk.syncthreads()
     return total
@@ -116,7 +90,7 @@ def _by_rows(value: Values, combiner: Combiner, warps: int, threads: int) -> Val
     """Combine what the first warps hold, lane by lane, then the lanes of one. On the CPU a warp is a vector, of which the
     shuffles of a butterfly cost more than memory; what is the same in every warp is done once.
     """
-    thread = sk.cuda.thread_idx("x")
+    thread = thread_number()
     scratch = [sk.alloc_shared((warps * WARP,), dtype) for dtype in combiner.dtypes]
     for array, number in zip(scratch, value):
         sk.store(_ADD(array, thread), number, mask=None if warps * WARP == threads else _LESS(thread, warps * WARP))
@@ -125,25 +99,13 @@ def _by_rows(value: Values, combiner: Combiner, warps: int, threads: int) -> Val
     rows = [tuple([sk.load(_ADD(array, _ADD(lane, warp * WARP))) for array in scratch]) for warp in range(warps)]
     while len(rows) > 1:  # pairs of pairs: operations that do not wait for each other
         rows = [*map(combiner, rows[::2], rows[1::2]), *rows[len(rows) & ~1 :]]
-    total = _butterfly(rows[0], combiner, WARP, 0xFFFFFFFF)
+    total = butterfly(rows[0], combiner, WARP, 0xFFFFFFFF)
     sk.syncthreads()  # in a loop, the next round writes to the same scratch
     return total
 
 
 def _in_order(chunks: list[Chunk], combiner: Combiner) -> Values:
     return Scan(combiner, chunks).total()
-
-
-def _is_count(value: object, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
-
-
-def _require_count(function: str, name: str, value: int, most: int) -> None:
-    if not _is_count(value, most):
-        sk.static_assert(False, f"{function}: {name} must be a compile-time int from 1 to {most}, got {value!r}")
-
-
-# -- tiles --------------------------------------------------------------------------------------------------------------
 
 
 @sk._kernel_only
@@ -187,7 +149,7 @@ def _in_any_order(tiles: Sequence[Tile], combiner: Combiner) -> Values:
 def _over_block(value: Values, combiner: Combiner, layout: Layout) -> Values:
     is_of_memory = len(layout.shape) == 1 and layout == blocked(layout.shape, layout.threads, layout.width)
     count = min(layout.threads, -(-layout.extent // layout.width)) if is_of_memory else layout.threads
-    return _over_threads(value, combiner, layout.threads, count)
+    return over_threads(value, combiner, layout.threads, count)
 
 
 def of_thread(rows: list[Values], valid: list[Any], combiner: Combiner) -> Values:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import stagekit as sk
-from tests.places import each_place, run
+from tests.places import each_place, on_cpu, run
 
 DTYPES = [
     np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", ml_dtypes.bfloat16)
@@ -52,6 +52,51 @@ def test_shuffles_move_every_bit_of_every_dtype(place, name, dtype):
     for amount, moved in zip(amounts, dst):
         source = np.concatenate([SHUFFLES[name](amount) + 32 * warp for warp in range(3)])
         np.testing.assert_array_equal(bits(moved), bits(src[source]))
+
+
+@sk.jit
+def shuffle_in_parts(src, dst, width: sk.constexpr, amounts: sk.constexpr, run_time: sk.constexpr):
+    t = sk.cuda.thread_idx("x")
+    for k, amount in enumerate(amounts):
+        if run_time:
+            amount += sk.int32(t) & 0
+        dst[0, k, t] = sk.shfl_sync(FULL, src[t], amount, width)
+        dst[1, k, t] = sk.shfl_up_sync(FULL, src[t], amount, width=width)
+        dst[2, k, t] = sk.shfl_down_sync(FULL, src[t], amount, width=width)
+        dst[3, k, t] = sk.shfl_xor_sync(FULL, src[t], amount % width, width=width)
+
+
+@each_place
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16, 32])
+def test_a_width_keeps_shuffles_within_neighbours(place, target, width, monkeypatch):
+    if place is on_cpu:
+        monkeypatch.setenv("STAGEKIT_TARGET", target)
+    src, amounts, t = numbers(np.dtype("i8"), 64), (0, 1, 3, 8, 31), np.arange(64)
+    first = t // width * width
+    for run_time in (False, True):
+        launch = shuffle_in_parts[1, 64]
+        _, dst = run(place, launch, [src, np.zeros((4, len(amounts), 64), "i8")], width, amounts, run_time)
+
+        for k, amount in enumerate(amounts):
+            sources = (
+                first + amount % width,
+                np.where(t - amount >= first, t - amount, t),
+                np.where(t + amount < first + width, t + amount, t),
+                t ^ amount % width,
+            )
+            np.testing.assert_array_equal(dst[:, k], src[np.array(sources)])
+
+
+def test_a_width_that_is_none_is_refused():
+    with pytest.raises(sk.StagingError, match="width"):
+        shuffle_in_parts.specialize(
+            src=sk.Tensor((None,), sk.int32),
+            dst=sk.Tensor((4, 1, 64), sk.int32),
+            width=12,
+            amounts=(1,),
+            run_time=False,
+        ).ir
 
 
 @sk.jit

@@ -30,16 +30,15 @@ _WORDS = f"<{LANES} x i32>"
 _FLAGS = f"<{LANES} x i1>"
 _LANE_NUMBERS = constant_vector("i32", tuple(range(LANES)))
 
-# Each rule: (own lane, argument) -> source lane, for numbers; a source outside 0..31 means the lane's own.
+# Each rule: (own lane, argument) -> source lane, for numbers; one outside of the lane's `width` means the lane's own.
 _SOURCES: dict[Native, Callable[[int, int], int]] = {
-    Native.SHUFFLE_IDX: lambda lane, argument: argument % LANES,
     Native.SHUFFLE_UP: lambda lane, argument: lane - argument,
     Native.SHUFFLE_DOWN: lambda lane, argument: lane + argument,
     Native.SHUFFLE_XOR: lambda lane, argument: lane ^ argument,
 }
-# The same as LLVM code on vectors of i32.
+# The same as LLVM code on vectors of i32; of `shfl_sync`, counted from the first of the `width`.
 _SOURCE_CODE: dict[Native, str] = {
-    Native.SHUFFLE_IDX: f"and {_WORDS} {{argument}}, splat (i32 {LANES - 1})",
+    Native.SHUFFLE_IDX: f"and {_WORDS} {{argument}}, splat (i32 {{last}})",
     Native.SHUFFLE_UP: f"sub {_WORDS} {_LANE_NUMBERS}, {{argument}}",
     Native.SHUFFLE_DOWN: f"add {_WORDS} {_LANE_NUMBERS}, {{argument}}",
     Native.SHUFFLE_XOR: f"xor {_WORDS} {_LANE_NUMBERS}, {{argument}}",
@@ -51,13 +50,13 @@ def emit_shuffle(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
     if isinstance(value, Uniform):
         warp[op.result] = value  # whatever lane it comes from
         return
-    takes_part = _participants(warp, mask)
+    takes_part, (width,) = _participants(warp, mask), op.params
     if isinstance(argument, Uniform) and argument.constant is not None:
-        warp[op.result] = _known_shuffle(warp, native, value, argument.constant, takes_part)
-    elif isinstance(argument, Uniform) and native is Native.SHUFFLE_IDX and takes_part is None:
+        warp[op.result] = _known_shuffle(warp, value, _sources_of(native, argument.constant, width), takes_part)
+    elif isinstance(argument, Uniform) and native is Native.SHUFFLE_IDX and takes_part is None and width == LANES:
         warp[op.result] = _broadcast(warp, value, argument)
     else:
-        warp[op.result] = _shuffle(warp, native, value, argument, takes_part)
+        warp[op.result] = _shuffle(warp, native, value, argument, takes_part, width)
 
 
 def _participants(warp: Warp, mask: Form) -> Mask | None:
@@ -70,8 +69,7 @@ def _participants(warp: Warp, mask: Form) -> Mask | None:
     return mask_and(warp.w, warp.mask, Mask(warp.w.emit(f"trunc {_WORDS} {own_bits} to {_FLAGS}")))
 
 
-def _known_shuffle(warp: Warp, native: Native, value: Form, argument: int, takes_part: Mask | None) -> Form:
-    sources = _sources_of(native, argument)
+def _known_shuffle(warp: Warp, value: Form, sources: tuple[int, ...], takes_part: Mask | None) -> Form:
     if takes_part is not None and takes_part.lanes is not None:
         sources = tuple(s if takes_part.lanes >> s & 1 else lane for lane, s in enumerate(sources))
         takes_part = None
@@ -85,10 +83,12 @@ def _known_shuffle(warp: Warp, native: Native, value: Form, argument: int, takes
 
 
 @functools.cache
-def _sources_of(native: Native, argument: int) -> tuple[int, ...]:
+def _sources_of(native: Native, argument: int, width: int) -> tuple[int, ...]:
     """Return the lane from which each lane takes its value."""
+    if native is Native.SHUFFLE_IDX:
+        return tuple([lane & -width | argument % width for lane in range(LANES)])
     sources = [_SOURCES[native](lane, argument) for lane in range(LANES)]
-    return tuple([source if 0 <= source < LANES else lane for lane, source in enumerate(sources)])
+    return tuple([source if source & -width == lane & -width else lane for lane, source in enumerate(sources)])
 
 
 def _broadcast(warp: Warp, value: Form, lane: Uniform) -> Uniform:
@@ -97,11 +97,15 @@ def _broadcast(warp: Warp, value: Form, lane: Uniform) -> Uniform:
     return Uniform(text, Interval.of(dtypes.uint32))
 
 
-def _shuffle(warp: Warp, native: Native, value: Form, argument: Form, takes_part: Mask | None) -> Form:
-    w = warp.w
-    source = w.emit(_SOURCE_CODE[native].format(argument=full_vector(warp, I32, argument)))
-    is_lane = w.emit(f"icmp ult {_WORDS} {source}, splat (i32 {LANES})")
-    place = w.emit(f"select {_FLAGS} {is_lane}, {_WORDS} {source}, {_WORDS} {_LANE_NUMBERS}")
+def _shuffle(warp: Warp, native: Native, value: Form, argument: Form, takes_part: Mask | None, width: int) -> Form:
+    w, firsts = warp.w, constant_vector("i32", tuple(lane & -width for lane in range(LANES)))
+    source = w.emit(_SOURCE_CODE[native].format(argument=full_vector(warp, I32, argument), last=width - 1))
+    if native is Native.SHUFFLE_IDX:
+        place = w.emit(f"or {_WORDS} {source}, {firsts}")
+    else:
+        first = w.emit(f"and {_WORDS} {source}, splat (i32 {-width})")
+        is_lane = w.emit(f"icmp eq {_WORDS} {first}, {firsts}")
+        place = w.emit(f"select {_FLAGS} {is_lane}, {_WORDS} {source}, {_WORDS} {_LANE_NUMBERS}")
     if takes_part is not None:
         word = splat(w, "i32", takes_part.word(w))
         is_on = w.emit(f"trunc {_WORDS} {w.emit(f'lshr {_WORDS} {word}, {place}')} to {_FLAGS}")

@@ -176,7 +176,7 @@ def _match_any(team: Team, mask: Any, value: Any) -> Array:
 
 
 _SOURCES: dict[Native, Callable[[Array], Array]] = {
-    Native.SHUFFLE_IDX: lambda lane: np.broadcast_to(lane, (len(lane), WARP)),
+    Native.SHUFFLE_IDX: lambda lane: np.broadcast_to(lane, (len(lane), WARP)),  # of the first `width` lanes
     Native.SHUFFLE_UP: lambda distance: _LANES - distance,
     Native.SHUFFLE_DOWN: lambda distance: _LANES + distance,
     Native.SHUFFLE_XOR: lambda bits: _LANES ^ bits,
@@ -192,29 +192,32 @@ class _Shuffled(NamedTuple):
     is_absent: Array
 
 
-def _shuffle(team: Team, native: Native, mask: Any, value: Any, operand: Any) -> _Shuffled:
+def _shuffle(team: Team, native: Native, width: int, mask: Any, value: Any, operand: Any) -> _Shuffled:
     """Shuffle as a GPU does, which takes an operand modulo 32; only `shfl_sync` promises that, so others count as absent."""
     given = team.to_warps(operand)
-    source = _SOURCES[native](given & (WARP - 1))
-    if native in (Native.SHUFFLE_UP, Native.SHUFFLE_DOWN):
-        source = np.where((source >= 0) & (source < WARP), source, _LANES)  # at the ends, lanes keep their own
+    source, first = _SOURCES[native](given & (WARP - 1)), _LANES & -width
+    if native is Native.SHUFFLE_IDX:
+        source = first | source & (width - 1)
+    elif native is not Native.SHUFFLE_XOR:
+        source = np.where((source & -width) == first, source, _LANES)  # at the ends, lanes keep their own
     takes_part = team.active_rows() & ((team.to_warps(mask) & _BITS) != 0)
     is_there = np.take_along_axis(takes_part, source, axis=1)
     rows = team.to_warps(value)
     result = np.where(is_there, np.take_along_axis(rows, source, axis=1), rows)
     is_absent = ~is_there & (source != _LANES)
     if native is not Native.SHUFFLE_IDX:
-        is_wild = (given < 0) | (given >= WARP)
+        is_wild = (given < 0) | (given >= (width if native is Native.SHUFFLE_XOR else WARP))
         source, is_absent = np.where(is_wild, _SOURCES[native](given), source), is_absent | is_wild
     return _Shuffled(team.from_warps(result), team.from_warps(source), team.from_warps(is_absent))
 
 
 def _build_shuffle(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
     result, mask, value, lane = c.numbers((op.result, *op.args))
+    (width,) = op.params
     shuffled = c.constant(None)
 
     def step(values: Values, team: Team) -> None:
-        values[shuffled] = _shuffle(team, native, values[mask], values[value], values[lane])
+        values[shuffled] = _shuffle(team, native, width, values[mask], values[value], values[lane])
         values[result] = values[shuffled].result
 
     def suspects(values: Values) -> Array:

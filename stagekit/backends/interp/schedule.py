@@ -33,7 +33,7 @@ _ORDER_SEED = 1  # keeps the order of blocks apart from the order of warps under
 
 
 @frozen(eq=False, slots=False)
-class Group:
+class BlockGroup:
     """Blocks started side by side, as `teams` teams. messages_before: how many prints and failures came before theirs."""
 
     blocks: Array
@@ -52,7 +52,7 @@ class TeamRun:
 
     team: Team
     run: Running
-    group: Group
+    group: BlockGroup
     arrived: Arrive | None = None
     answer: Any = None
     turn: Turn | None = None
@@ -84,7 +84,7 @@ def _start(launch: LaunchState, program: Program, blocks: Array) -> list[TeamRun
     memory = _shared_memory(launch, program, len(blocks))
     lanes = WARP if program.is_scheduled else launch.threads
     firsts = range(0, launch.threads, lanes)
-    group = Group(blocks, memory, len(firsts), (len(launch.prints), len(launch.failures)))
+    group = BlockGroup(blocks, memory, len(firsts), (len(launch.prints), len(launch.failures)))
     started = []
     for first in firsts:
         values = program.fresh_values(launch.params)
@@ -193,7 +193,7 @@ class Scheduler:
         if sum(t.group is each.group and t.arrived is not None for t in self.running) == each.group.teams:
             self._release(each.group)
 
-    def _release(self, group: Group) -> None:
+    def _release(self, group: BlockGroup) -> None:
         """Let the teams that wait at a barrier go on. If they are not all teams of the block at one barrier, report it."""
         waiting = [(t, t.arrived) for t in self.running if t.group is group and t.arrived is not None]
         (first, at), *_ = waiting

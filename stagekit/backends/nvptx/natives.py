@@ -64,14 +64,22 @@ def _along(read: Callable[[Emitter, str], str]) -> Rule:
 # -- barriers, votes, shuffles ----------------------------------------------------------------------------------------
 
 
-def _call(result: str, name: str, *before: tuple[str, str], after: tuple[tuple[str, str], ...] = ()) -> Rule:
-    """Return the rule that calls `name` with constants, the op's operands, and constants."""
-    return lambda e, op: e.w.call(result, name, [*before, *(e.pair(v) for v in op.args), *after])
+def _call(result: str, name: str, *before: tuple[str, str]) -> Rule:
+    """Return the rule that calls `name` with constants and the op's operands."""
+    return lambda e, op: e.w.call(result, name, [*before, *(e.pair(v) for v in op.args)])
 
 
 _BARRIER_ZERO = ("i32", "0")
-_WHOLE_WARP = (("i32", str(WARP - 1)),)  # the last lane that a shuffle may read
-_NO_LIMIT = (("i32", "0"),)  # for `up`, which reads lanes below
+
+
+def _shuffle(mode: str, last: int) -> Rule:
+    """Return the rule for a shuffle. last: the last lane of each `width` that it reads; 0 for `up`, which reads lanes below."""
+
+    def rule(e: Emitter, op: ops.IntrinsicOp) -> str:
+        limits = (WARP - op.params[0]) << 8 | last  # which bits of the lane's number stay, and how far the others go
+        return e.w.call("i32", f"llvm.nvvm.shfl.sync.{mode}.i32", [*map(e.pair, op.args), ("i32", str(limits))])
+
+    return rule
 
 
 # -- what is ordered --------------------------------------------------------------------------------------------------
@@ -197,10 +205,10 @@ NATIVES: Mapping[Native, Rule] = {
     Native.BARRIER_AND: _call("i1", "llvm.nvvm.barrier.cta.red.and.aligned.all", _BARRIER_ZERO),
     Native.BARRIER_OR: _call("i1", "llvm.nvvm.barrier.cta.red.or.aligned.all", _BARRIER_ZERO),
     Native.WARP_BARRIER: _call("void", "llvm.nvvm.bar.warp.sync"),
-    Native.SHUFFLE_IDX: _call("i32", "llvm.nvvm.shfl.sync.idx.i32", after=_WHOLE_WARP),
-    Native.SHUFFLE_UP: _call("i32", "llvm.nvvm.shfl.sync.up.i32", after=_NO_LIMIT),
-    Native.SHUFFLE_DOWN: _call("i32", "llvm.nvvm.shfl.sync.down.i32", after=_WHOLE_WARP),
-    Native.SHUFFLE_XOR: _call("i32", "llvm.nvvm.shfl.sync.bfly.i32", after=_WHOLE_WARP),
+    Native.SHUFFLE_IDX: _shuffle("idx", WARP - 1),
+    Native.SHUFFLE_UP: _shuffle("up", 0),
+    Native.SHUFFLE_DOWN: _shuffle("down", WARP - 1),
+    Native.SHUFFLE_XOR: _shuffle("bfly", WARP - 1),
     Native.BALLOT: _call("i32", "llvm.nvvm.vote.ballot.sync"),
     Native.VOTE_ANY: _call("i1", "llvm.nvvm.vote.any.sync"),
     Native.VOTE_ALL: _call("i1", "llvm.nvvm.vote.all.sync"),

@@ -102,3 +102,46 @@ def match_in_one_arm(out):
     else:
         out[i] = 0
     out[i] += 1
+
+
+@fault(
+    "LANE_NOT_HERE",
+    "names lanes 0x000000f0, which do not run this",
+    (1, 32),
+    {"out": ints(32)},
+    also=["ABSENT_LANE_READ"],
+)
+def a_tile_of_which_half_is_elsewhere(out):
+    i = thread("x")
+    if i < 4:
+        out[i] = sk.tiled_partition(8).reduce(sk.int32(i), lambda a, b: a + b)
+    out[i] += 1
+
+
+@clean((1, 32), {"out": ints(32)})
+def a_tile_that_is_here_as_a_whole(out):
+    i = thread("x")
+    if i < 8:
+        out[i] = sk.tiled_partition(8).reduce(sk.int32(i), lambda a, b: a + b)
+
+
+@fault("ABSENT_LANE_READ", "which does not exist in a block of 20 threads", (1, 20), {"out": ints(20)})
+def the_last_tile_is_short(out):
+    i = thread("x")
+    out[i] = sk.tiled_partition(8).reduce(sk.int32(i), lambda a, b: a + b)
+
+
+@fault("LANE_NOT_HERE", "do not run this", (1, 32), {"out": ints(32)}, also=["ABSENT_LANE_READ"])
+def lanes_part_after_they_were_one_group(out):
+    i = thread("x")
+    group = sk.coalesced_threads()
+    if i % 3 == 0:
+        out[i] = group.shfl(sk.int32(i), 1)
+    out[i] += 1
+
+
+@clean((1, 32), {"out": ints(32)})
+def a_group_of_the_lanes_that_are_left(out):
+    i = thread("x")
+    if i % 3 == 0:
+        out[i] = sk.coalesced_threads().shfl(sk.int32(i), 1)
