@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stagekit.runtime import native_process
-from stagekit.runtime.views import _Managed, _Tensor, _Versioned
+from stagekit.runtime.views import _DlTensor, _Managed, _Versioned
 from tests.runtime.fake_driver import FakeDriver, Status
 
 
@@ -71,7 +71,7 @@ class FakeNativeDriver(FakeDriver):
         return self.status
 
 
-_READ = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_Tensor))
+_READ = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_DlTensor))
 _STREAM = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_size_t))
 
 
@@ -119,7 +119,7 @@ class FakeTensor:
         self.is_negated = is_negated
         rank = len(shape)
         steps = None if strides is None else (ctypes.c_int64 * rank)(*strides)
-        self.struct = _Tensor(address, kind, device, rank, *code, 1, (ctypes.c_int64 * rank)(*shape), steps, 0)
+        self.struct = _DlTensor(address, kind, device, rank, *code, 1, (ctypes.c_int64 * rank)(*shape), steps, 0)
 
     def is_neg(self) -> bool:
         return self.is_negated

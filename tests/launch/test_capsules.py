@@ -52,7 +52,7 @@ class Owner:
         given = {"major": 1, **own, "shape": shape, "strides": strides, **fields}
         header = {word: given.pop(word) for word in ("major", "minor", "flags") if word in given}
         given["data"] -= given.get("byte_offset", 0)
-        tensor = views._Tensor(**given)
+        tensor = views._DlTensor(**given)
         self.managed = views._Managed(tensor) if name == OLD else views._Versioned(**header, tensor=tensor)
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from stagekit.jit.native_launchers import NativeLaunchers
 from stagekit.runtime import driver, native_process
 from stagekit.runtime.args import read_array
 from stagekit.runtime.checks import GpuReading
-from stagekit.runtime.cuda import CudaKernel, _Module
+from stagekit.runtime.cuda import CudaKernel, _LoadedModule
 from stagekit.runtime.device_array import DeviceArray, empty
 from stagekit.runtime.errors import ArgumentError, CudaError
 from stagekit.runtime.launch_config import LaunchRequest
@@ -83,7 +83,7 @@ class Launches:
         """Have the kernel's module on these devices."""
         for device in devices:
             with driver.on_device(device):
-                self.kernel._modules[device] = _Module(self.kernel.artifact, device)
+                self.kernel._modules[device] = _LoadedModule(self.kernel.artifact, device)
                 self.kernel._tell_native(device, self.kernel._modules[device])
         return self
 
