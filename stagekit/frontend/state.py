@@ -151,18 +151,18 @@ def _is_plain_class(cls: type) -> bool:
 
 def _holds_more(cls: type, base: type) -> bool:
     """Return whether an object has room for more than `base`, slots, a `__dict__` and weak references, as `pickle` asks."""
-    pointers = len(_slot_names(cls)) + (cls.__dictoffset__ != 0) + (cls.__weakrefoffset__ != 0)
+    pointers = len(slot_names(cls)) + (cls.__dictoffset__ != 0) + (cls.__weakrefoffset__ != 0)
     return cls.__itemsize__ != base.__itemsize__ or cls.__basicsize__ > base.__basicsize__ + pointers * _POINTER_BYTES
 
 
-def _slot_names(cls: type) -> list[str]:
+def slot_names(cls: type) -> list[str]:
     found: list[str] = copyreg._slotnames(cls)  # type: ignore[attr-defined]  # with private names mangled
     return found
 
 
 def stored(value: Any) -> dict[str, Any]:
     """Return the attributes that an object itself holds, in slots or in its dict."""
-    slots = ((name, _now_attribute(value, name)) for name in _slot_names(type(value)))
+    slots = ((name, _now_attribute(value, name)) for name in slot_names(type(value)))
     return {**{name: held for name, held in slots if held is not ABSENT}, **own_attributes(value)}
 
 
@@ -297,7 +297,7 @@ def state_rows(value: Any, rows: list[Row]) -> Iterable[Any]:
     if type(own) is dict:
         rows += [("attribute", value, "__dict__", own), ("dict", own, None, _flat(own.items()))]
         found += own.values()
-    for name in _slot_names(type(value)):
+    for name in slot_names(type(value)):
         held = _now_attribute(value, name)
         rows.append(("attribute", value, name, held))
         found.append(held)

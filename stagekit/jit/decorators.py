@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
 from stagekit.diagnostics import hide_frames
+from stagekit.frontend.annotations import outer_names
 from stagekit.frontend.calls import keep_snapshot
 from stagekit.frontend.errors import MissingConstexpr, NotAFunction, SpecializeError
-from stagekit.frontend.parameters import outer_names
 from stagekit.frontend.python_calls import HandedOut
 from stagekit.frontend.source import Snapshot
 from stagekit.jit.jitfunction import JitFunction

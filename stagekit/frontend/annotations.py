@@ -1,0 +1,99 @@
+"""What an annotation of a parameter means: its markers, wherever they stand in it, and the names in its text."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import sys
+import types
+import typing
+from typing import Annotated, Any
+
+from stagekit.diagnostics import counted, shown
+from stagekit.dtypes import ALL_DTYPES, DType
+from stagekit.frontend.markers import MAX_ALIGN, Optional, Pointer, SizeExpr, Tensor, _Constexpr, is_alignment
+from stagekit.frontend.source import without_warnings
+from stagekit.frontend.tracer import suggest
+
+Meaning = Tensor | Pointer | DType | Optional | _Constexpr | None
+MARKERS = (Tensor, Pointer, DType, Optional, _Constexpr)
+
+
+def misfit_of(value: Meaning) -> str | None:
+    """Return what is wrong with the parts of a marker, in words; None if nothing is."""
+    if isinstance(value, Tensor | Pointer) and type(value.dtype) is not DType:
+        hint = suggest(shown(value.dtype), [d.name for d in ALL_DTYPES])
+        return f"{shown(value.dtype)} is not a dtype; {hint or 'use one such as sk.float32'}"
+    if isinstance(value, Tensor | Pointer) and not is_alignment(value.align):
+        return f"`align` is {shown(value.align)}, not a power of two from 1 to {MAX_ALIGN}"
+    if not isinstance(value, Tensor):
+        return None
+    for size in value.shape:
+        if not (size is None or isinstance(size, SizeExpr) or (type(size) is int and size >= 0)):
+            return f"{shown(size)} is not a size"
+    for stride in value.strides or ():
+        if not (stride is None or type(stride) is int or isinstance(stride, SizeExpr)):
+            return f"{shown(stride)} is not a stride"
+    if value.strides is not None and len(value.strides) != len(value.shape):
+        return f"{counted(len(value.shape), 'size')} and {counted(len(value.strides), 'stride')}"
+    return None
+
+
+def classes_of(annotation: Any) -> tuple[type, ...] | None:
+    """Return the classes that a value may have: two for `int | None`, tuple for `tuple[int, ...]`; None if it names none."""
+    origin = typing.get_origin(annotation)
+    if origin in (typing.Union, types.UnionType):
+        parts = [classes_of(part) for part in typing.get_args(annotation)]
+        return None if None in parts else tuple(each for part in parts for each in part or ())
+    if annotation is Any:
+        return (object,)
+    found = type(None) if annotation is None else origin or annotation
+    if not isinstance(found, type):
+        return None
+    try:
+        isinstance(None, found)  # not every class answers: a protocol may be for type checkers only
+    except Exception:  # a metaclass may raise anything
+        return None
+    return (found,)
+
+
+def strip(annotation: Any) -> Any:
+    """Return what stands inside `Annotated[...]` and aliases, and inside `Annotated[...] | None`."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        options = [strip(each) for each in typing.get_args(annotation) if each is not type(None)]
+        is_marked = len(options) == 1 and isinstance(options[0], Tensor | Pointer | DType)
+        return Optional(options[0]) if is_marked else annotation
+    if typing.get_origin(annotation) is Annotated:
+        inner, *extra = typing.get_args(annotation)
+        return next((e for e in extra if isinstance(e, MARKERS)), strip(inner))
+    if sys.version_info >= (3, 12) and isinstance(annotation, typing.TypeAliasType):
+        return strip(annotation.__value__)
+    return annotation
+
+
+def _names_in_annotations(function: types.FunctionType) -> set[str]:
+    """Return the names in annotations that are quoted or postponed; from Python 3.14 on, which has text for all, in any."""
+    texts: list[Any] = list(function.__annotations__.values()) if sys.version_info < (3, 14) else []
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        texts = list(annotationlib.get_annotations(function, format=annotationlib.Format.STRING).values())
+    found: set[str] = set()
+    for text in texts:
+        # a null character or half of a surrogate pair is no syntax
+        with contextlib.suppress(SyntaxError, ValueError), without_warnings():
+            tree = ast.parse(text, mode="eval") if type(text) is str else ast.Constant(text)
+            found.update(n.id for n in ast.walk(tree) if isinstance(n, ast.Name))
+    return found
+
+
+def outer_names(function: types.FunctionType, frame: types.FrameType | None) -> dict[str, Any]:
+    """Return the values, in the frames around a definition, of names in its annotations that closure and module lack."""
+    wanted = _names_in_annotations(function) - set(function.__code__.co_freevars) - set(function.__globals__)
+    found: dict[str, Any] = {}
+    while frame is not None and wanted:
+        for name in [n for n in wanted if n in frame.f_locals]:
+            found[name] = frame.f_locals[name]
+            wanted.discard(name)
+        frame = frame.f_back
+    return found
