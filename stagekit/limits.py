@@ -9,5 +9,6 @@ MAX_THREADS = 1024  # of a block
 WARP = 32  # threads
 MAX_LOCAL_BYTES = 512 * 1024  # of a thread
 MAX_SHARED_BYTES = 227 * 1024  # of a block, on the largest GPU; what the GPU at hand has is checked against it
+MAX_PARAMETER_BYTES = 4096  # of a kernel, on every GPU; CUDA C++ Programming Guide, function parameters
 MAX_AXES = 64  # of an array, as NumPy has it
 MAX_ITERATIONS = 10_000_000  # of a loop in the checking interpreter, where no option says otherwise: no limit of a GPU

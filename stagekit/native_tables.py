@@ -3,7 +3,8 @@
 `backends/launcher` makes machine code that reads these tables, `runtime/native_process.py` fills them. All words have 8 bytes.
 
     PROCESS     one table per process: objects, types and functions whose addresses differ from process to process
-    STATE       one per callable: what it launches; after it, `parameters` words each of NAMES, DEFAULTS and EXPECTED
+    STATE       one per callable: what it launches; after it, `parameters` words each of NAMES, DEFAULTS and EXPECTED, then two
+                for each part of an argument that holds others: the name of its attribute, and what EXPECTED is for a parameter
     EXCHANGE    a row per array type that speaks DLPack, by its C exchange API or by capsules
     DEVICE      a row per GPU: where a kernel's code is
     DESTINATION where a launch on a GPU goes: one per launch; that of a prepared launch is in its STATE
@@ -154,11 +155,11 @@ ABSENT = object()
 
 
 def tail(section: int, parameters: int, place: int) -> int:
-    """Return the offset in a STATE of word `place` of NAMES (section 0), DEFAULTS (1) or EXPECTED (2)."""
+    """Return the offset in a STATE of word `place` of NAMES (section 0), DEFAULTS (1), EXPECTED (2) or of the parts (3)."""
     return WORD * (len(STATE) + section * parameters + place)
 
 
-NAMES, DEFAULTS, EXPECTED = range(3)
+NAMES, DEFAULTS, EXPECTED, PARTS = range(4)
 
 
 def size(table: Mapping[str, int]) -> int:

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import inspect
 import sys
 import types
 import typing
+from collections.abc import Mapping
 from typing import Annotated, Any
+from weakref import WeakKeyDictionary
 
 from stagekit.diagnostics import counted, shown
 from stagekit.dtypes import ALL_DTYPES, DType
+from stagekit.frontend.errors import BadAnnotation, SpecializeError
 from stagekit.frontend.markers import MAX_ALIGN, Optional, Pointer, SizeExpr, Tensor, _Constexpr, is_alignment
 from stagekit.frontend.source import without_warnings
+from stagekit.frontend.structures import Structure, is_named_tuple, is_record
 from stagekit.frontend.tracer import suggest
 
-Meaning = Tensor | Pointer | DType | Optional | _Constexpr | None
-MARKERS = (Tensor, Pointer, DType, Optional, _Constexpr)
+Meaning = Tensor | Pointer | DType | Optional | _Constexpr | Structure | None
+MARKERS = (Tensor, Pointer, DType, Optional, _Constexpr, Structure)
+_OF_RUN_TIME = Tensor | Pointer | DType | Structure
 
 
-def misfit_of(value: Meaning) -> str | None:
+def misfit_of(value: Any) -> str | None:
     """Return what is wrong with the parts of a marker, in words; None if nothing is."""
+    if isinstance(value, Optional):
+        return misfit_of(value.inner)
+    if isinstance(value, Structure):
+        return next((why for _, part in value.parts if (why := misfit_of(part))), None)
     if isinstance(value, Tensor | Pointer) and type(value.dtype) is not DType:
         hint = suggest(shown(value.dtype), [d.name for d in ALL_DTYPES])
         return f"{shown(value.dtype)} is not a dtype; {hint or 'use one such as sk.float32'}"
@@ -57,18 +67,86 @@ def classes_of(annotation: Any) -> tuple[type, ...] | None:
     return (found,)
 
 
+def is_instance(value: Any, types: tuple[type, ...]) -> bool:
+    """Return what `isinstance` does, but a bool is no int, and an object whose `__class__` raises is of no type."""
+    try:
+        return isinstance(value, tuple(t for t in types if not (t is int and isinstance(value, bool))))
+    except Exception:
+        return False
+
+
 def strip(annotation: Any) -> Any:
     """Return what stands inside `Annotated[...]` and aliases, and inside `Annotated[...] | None`."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         options = [strip(each) for each in typing.get_args(annotation) if each is not type(None)]
-        is_marked = len(options) == 1 and isinstance(options[0], Tensor | Pointer | DType)
+        is_marked = len(options) == 1 and isinstance(options[0], _OF_RUN_TIME)
         return Optional(options[0]) if is_marked else annotation
     if typing.get_origin(annotation) is Annotated:
         inner, *extra = typing.get_args(annotation)
         return next((e for e in extra if isinstance(e, MARKERS)), strip(inner))
     if sys.version_info >= (3, 12) and isinstance(annotation, typing.TypeAliasType):
         return strip(annotation.__value__)
-    return annotation
+    return structure_of(annotation) or annotation
+
+
+# -- annotations of parts -----------------------------------------------------------------------------------------------
+
+
+def structure_of(annotation: Any) -> Structure | None:
+    """Return what `tuple[...]`, `list[...]`, or a class by its annotations say of an argument; None where no marker stands."""
+    origin, inside = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is tuple or origin is list:
+        is_repeated = origin is list or inside[1:] == (...,)
+        parts = [(place, _marker(each)) for place, each in enumerate(inside[:1] if is_repeated else inside)]
+        is_said = any(said is not None for _, said in parts)
+        return Structure(origin, tuple(parts), is_repeated) if is_said else None
+    if isinstance(annotation, type) and (is_record(annotation) or is_named_tuple(annotation)):
+        marked = marked_parts(annotation)
+        return Structure(annotation, tuple(marked.items())) if marked else None
+    return None
+
+
+def _marker(annotation: Any) -> Any:
+    found = strip(annotation)
+    return found if isinstance(found, MARKERS) else None
+
+
+_marked: WeakKeyDictionary[type, Mapping[str, Any]] = WeakKeyDictionary()
+
+
+def marked_parts(kind: type) -> Mapping[str, Any]:
+    """Return the markers by which a dataclass or NamedTuple annotates what its objects hold, by name; none for other classes.
+
+    An annotation as text is evaluated in the module of the class. Raises SpecializeError where one means nothing.
+    """
+    if kind not in _marked:
+        is_open = is_record(kind) or is_named_tuple(kind)
+        rows = [(base, inspect.get_annotations(base)) for base in reversed(kind.__mro__)] if is_open else []
+        found = {name: _marker_in(base, name, said) for base, own in rows for name, said in own.items()}
+        _marked[kind] = {name: marker for name, marker in found.items() if marker is not None}
+    return _marked[kind]
+
+
+def _marker_in(cls: type, name: str, annotation: Any) -> Any:
+    try:
+        if isinstance(annotation, str):
+            names = vars(sys.modules[cls.__module__])
+            with without_warnings():
+                annotation = eval(compile(annotation.strip(), "<annotation>", "eval", dont_inherit=True), names)
+        found = _marker(annotation)
+        why = misfit_of(found)
+    except SpecializeError:
+        raise
+    except Exception as error:
+        if not any(word in str(annotation) for word in _WORDS):
+            return None
+        why = f"{type(error).__name__}: {error}; the module of the class has to know its names"
+    if why is not None:
+        raise SpecializeError(BadAnnotation(f"{cls.__name__}.{name}", shown(annotation, most=200), why))
+    return found
+
+
+_WORDS = ("constexpr", "Tensor", "Pointer")  # in an annotation as text that is not for readers only
 
 
 def _names_in_annotations(function: types.FunctionType) -> set[str]:

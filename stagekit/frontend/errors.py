@@ -110,6 +110,18 @@ class UnsupportedArgument(Diagnostic):
     help = "{hint}"
 
 
+class ParameterSpace(Diagnostic):
+    title = "Too many parameters for a GPU"
+    label = "addresses, sizes and numbers make {count} parameters of {size} bytes, and a GPU takes {limit} bytes"
+    help = "pass one array of more axes in place of many arrays, and an array in place of many numbers"
+
+
+class WrongStructure(Diagnostic):
+    title = "Argument that holds something else"
+    label = "`{name}`: expected {expected}, got {received}"
+    help = "its structure is known at compile time: pass what its annotation, or the first call, says"
+
+
 # -- names and stages -------------------------------------------------------------------------------------------------
 
 
@@ -159,6 +171,12 @@ class CapturedMutation(Diagnostic):
     title = "A captured object would be changed"
     label = "{what}: the object was made outside the kernel"
     help = "copy it first, for example `xs = list(xs)`; instead of an iterator capture a tuple of its items"
+
+
+class ArgumentMutation(Diagnostic):
+    title = "An argument would hold something else"
+    label = "{what}: what `{name}` holds belongs to the caller"
+    help = "copy it first, for example `xs = list(xs)`; elements of the arrays that it holds can be assigned"
 
 
 class CaptureTooLarge(Diagnostic):

@@ -17,12 +17,14 @@ from stagekit import dtypes
 from stagekit.artifact import Style
 from stagekit.dtypes import DType
 from stagekit.frontend import expressions, loop_statements, outside  # noqa: F401  they fill tables, of nodes and of calls
+from stagekit.frontend.annotations import marked_parts
 from stagekit.frontend.direct import run_at
 from stagekit.frontend.errors import (
     BadBlockSize,
     BadOption,
     KernelReturn,
     MixedStyles,
+    ParameterSpace,
     PlainPolling,
     StagingError,
     UnsupportedSyntax,
@@ -33,11 +35,12 @@ from stagekit.frontend.host_sizes import HostExpressions, renumbered
 from stagekit.frontend.language import StagedLaunch
 from stagekit.frontend.library import launched_threads, wrong_block
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeOp, Tensor
-from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, ScalarArg
+from stagekit.frontend.parameters import ArgType, ArrayArg, ConstantArg, NoneArg, ScalarArg, StructureArg
 from stagekit.frontend.polling import polling_loops
 from stagekit.frontend.sequential import Apart, Equal, Layout, Sequential, sequential
 from stagekit.frontend.source import Source
 from stagekit.frontend.statements import run_body
+from stagekit.frontend.structures import Structure, place_in, put_together, said_of_parts
 from stagekit.frontend.traced import ArgumentsApart, KernelRequest, Traced
 from stagekit.frontend.tracer import RETURN, VALUE, Assumed, Frame, TraceAgain, Tracer
 from stagekit.frontend.values import Address, Array, Extent, Number, Scope
@@ -45,7 +48,7 @@ from stagekit.hostexpr import HostExpr, HostOp, Slot, slots_in
 from stagekit.ir import Block, Builder, Effect, Function, Native, Scalar, Space, Value, flow, ops, walk
 from stagekit.ir.intervals import Interval
 from stagekit.ir.types import Pointer as PointerType
-from stagekit.limits import MAX_THREADS
+from stagekit.limits import MAX_PARAMETER_BYTES, MAX_THREADS
 from stagekit.signature import (
     ArgSpec,
     ArraySpec,
@@ -57,6 +60,7 @@ from stagekit.signature import (
     PointerSpec,
     ScalarSpec,
     Signature,
+    slot_offsets,
 )
 
 
@@ -89,7 +93,8 @@ class _Trace:
         self.tracer.run_direct = functools.partial(run_at, self.tracer)
         self.slots: list[ParamSlot] = []
         self.params: list[Value] = []
-        self.specs: list[ArgSpec] = []
+        self.specs: list[ArgSpec] = []  # one per leaf of the arguments
+        self.meanings: list[Tensor | Pointer | None] = []  # of each
         self.size_slots: dict[Dynamic, int] = {}
 
     def run(self) -> Traced:
@@ -115,17 +120,34 @@ class _Trace:
 
     def _arguments(self) -> dict[str, Any]:
         """Bind every run-time parameter. Plain sizes first: `Tensor((n + 1,))` may precede `Tensor((n,))`."""
-        parameters = self.request.parameters
-        meanings = [self.meaning(p.name) for p in parameters.run_time]
-        rows = zip(parameters.run_time, meanings, self.request.arg_types, strict=True)
-        bound = {p.name: self._bind(i, p.name, meaning, arg) for i, (p, meaning, arg) in enumerate(rows)}
-        for position, meaning in enumerate(meanings):
+        rows = zip(self.request.parameters.run_time, self.request.arg_types, strict=True)
+        bound = {p.name: self._bind(p.name, self.meaning(p.name), arg) for p, arg in rows}
+        for position, meaning in enumerate(self.meanings):
             self._fix_shape(position, meaning)
         return bound
 
-    def _bind(self, position: int, name: str, meaning: Any, arg: ArgType) -> Any:
+    def _bind(self, name: str, meaning: Any, arg: ArgType) -> Any:
+        """Return what a parameter, or a part of one, is in the kernel."""
         if isinstance(meaning, Optional):
             meaning = meaning.inner
+        if isinstance(arg, ConstantArg):
+            self.tracer.captures.note_contents(arg.value)
+            return arg.value
+        if isinstance(arg, StructureArg):
+            return self._bind_parts(name, meaning if isinstance(meaning, Structure) else None, arg)
+        return self._bind_leaf(name, meaning if isinstance(meaning, Tensor | Pointer) else None, arg)
+
+    def _bind_parts(self, name: str, structure: Structure | None, arg: StructureArg) -> Any:
+        form = arg.form
+        said = said_of_parts(form, structure, marked_parts(form.kind))
+        places = [place_in(name, form, place) for place in range(form.count)]
+        made = put_together(form, [self._bind(*row) for row in zip(places, said, arg.parts)])
+        self.tracer.lend(made, name)
+        return made
+
+    def _bind_leaf(self, name: str, meaning: Tensor | Pointer | None, arg: ArrayArg | ScalarArg | NoneArg) -> Any:
+        position = len(self.specs)
+        self.meanings.append(meaning)
         if isinstance(arg, NoneArg):
             self.specs.append(NoneSpec(name))
             return None
@@ -147,11 +169,12 @@ class _Trace:
         self.specs.append(ArraySpec(name, arg.dtype, fixed, arg.is_contiguous, False, align))
         return Array(name, base, shape, strides, arg.is_contiguous or is_row_major(shape, strides))
 
-    def _slot(self, kind: Any, position: int, dtype: DType, name: str, axis: int = 0) -> Value:
+    def _slot(self, kind: Any, position: int, dtype: DType, name: str, axis: int = 0, hint: str = "") -> Value:
         self.slots.append(ParamSlot(kind, position, dtype, axis))
-        value = Value(PointerType(dtype, Space.GLOBAL) if kind == "address" else Scalar(dtype), name)
-        array = self.request.parameters.run_time[position].name
-        texts = {"size": f"`{array}.shape[{axis}]`", "stride": f"the stride of `{array}` along axis {axis}"}
+        value = Value(
+            PointerType(dtype, Space.GLOBAL) if kind == "address" else Scalar(dtype), (hint or name).replace("]", "")
+        )
+        texts = {"size": f"`{name}.shape[{axis}]`", "stride": f"the stride of `{name}` along axis {axis}"}
         self.tracer.facts.arguments[value] = Argument(len(self.params), texts.get(kind, f"`{name}`"))
         self.params.append(value)
         return value
@@ -163,7 +186,7 @@ class _Trace:
         if known is not None:
             return known
         hint = size.name if isinstance(size, Dynamic) else f"{name}_size{axis}"
-        number = Number(self._slot("size", position, dtypes.INDEX, hint, axis))
+        number = Number(self._slot("size", position, dtypes.INDEX, name, axis, hint))
         self.tracer.intervals.known[number.value] = Interval(0, MOST_ELEMENTS)
         if isinstance(size, Dynamic):
             self.tracer.sizes[size] = number
@@ -183,17 +206,17 @@ class _Trace:
             if fixed is not None and is_known:
                 found.append(self.tracer.size(fixed, self.loc))
             else:
-                found.append(Number(self._slot("stride", position, dtypes.INDEX, f"{name}_stride{axis}", axis)))
+                hint = f"{name}_stride{axis}"
+                found.append(Number(self._slot("stride", position, dtypes.INDEX, name, axis, hint)))
         return tuple(found)
 
     def _fix_shape(self, position: int, meaning: Any) -> None:
         """Give an array's spec the sizes that another argument decides, and declared strides, as host expressions to check."""
-        inner = meaning.inner if isinstance(meaning, Optional) else meaning
         spec = self.specs[position]
-        if not isinstance(inner, Tensor) or not isinstance(spec, ArraySpec):
+        if not isinstance(meaning, Tensor) or not isinstance(spec, ArraySpec):
             return
-        shape = tuple(self._check_of(position, axis, s) for axis, s in enumerate(inner.shape))
-        strides = None if inner.strides is None else tuple(self._check_of(position, None, s) for s in inner.strides)
+        shape = tuple(self._check_of(position, axis, s) for axis, s in enumerate(meaning.shape))
+        strides = None if meaning.strides is None else tuple(self._check_of(position, None, s) for s in meaning.strides)
         self.specs[position] = dataclasses.replace(spec, shape=shape, strides=strides)
 
     def _check_of(self, position: int, axis: int | None, size: Any) -> int | HostExpr | None:
@@ -235,9 +258,12 @@ class _Trace:
         if len(needed) < len(self.slots):
             specs, launch, needs = renumbered((specs, launch, needs), number)
         slots = tuple(self.slots[i] for i in needed)
+        if (size := slot_offsets(slots)[-1]) > MAX_PARAMETER_BYTES:
+            raise StagingError(ParameterSpace(len(slots), size, MAX_PARAMETER_BYTES), self.loc)
         body = Block(tuple(self.params[i] for i in needed), body.ops)
         attributes = self._attributes(block, slots, [p in ordered.constant for p in body.params])
-        defaults = tuple(p.default for p in self.request.parameters.run_time)
+        plain = {p.name: p.default for p in self.request.parameters.run_time}
+        defaults = tuple(plain.get(spec.name, ...) for spec in specs)
         return Traced(
             function=Function(self.request.symbol, body, attributes),
             signature=Signature(specs, slots, defaults, needs, facts),

@@ -12,6 +12,7 @@ import inspect
 import re
 import typing
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Annotated, Any
 
 from stagekit.diagnostics import shown
@@ -20,6 +21,7 @@ from stagekit.frontend.annotations import MARKERS, Meaning, classes_of, misfit_o
 from stagekit.frontend.errors import BadAnnotation, BadParameter, SpecializeError
 from stagekit.frontend.markers import Dynamic, Optional, Tensor, _Constexpr
 from stagekit.frontend.source import Snapshot, without_warnings
+from stagekit.frontend.structures import Form, Structure
 from stagekit.frozen import frozen
 
 NOTHING_KNOWN: Mapping[str, Any] = {}
@@ -48,7 +50,23 @@ class NoneArg:
     pass
 
 
-ArgType = ArrayArg | ScalarArg | NoneArg
+@frozen()
+class StructureArg:
+    """An argument that holds others. parts: the type of each."""
+
+    form: Form
+    parts: tuple[ArgType, ...]
+
+
+@frozen()
+class ConstantArg:
+    """A part that is known at compile time, since it is neither array nor number or was annotated so. token: its digest."""
+
+    token: Any
+    value: Any = field(compare=False)
+
+
+ArgType = ArrayArg | ScalarArg | NoneArg | StructureArg | ConstantArg
 
 
 @frozen(slots=False)
@@ -131,6 +149,8 @@ class Parameters:
         annotation = self.signature.parameters[name].annotation
         try:
             value = strip(self._evaluate(annotation, constexprs))
+        except SpecializeError:  # about an annotation in a class
+            raise
         except Exception as error:
             words = shown(annotation, most=10_000)
             if isinstance(error, NameError) and not any(each in words for each in ("constexpr", "Tensor", "Pointer")):
@@ -175,6 +195,9 @@ class Parameters:
         """Return a marker with its quoted sizes replaced by what they mean; anything else unchanged."""
         if isinstance(value, Optional):
             return Optional(self._with_sizes(value.inner, constexprs))
+        if isinstance(value, Structure):
+            parts = tuple((key, self._with_sizes(part, constexprs)) for key, part in value.parts)
+            return Structure(value.kind, parts, value.is_repeated)
         if not isinstance(value, Tensor) or not any(isinstance(s, str) for s in (*value.shape, *(value.strides or ()))):
             return value
 
@@ -185,7 +208,7 @@ class Parameters:
         return dataclasses.replace(value, shape=plain(value.shape), strides=strides)
 
     def _check(self, name: str, annotation: Any, value: Meaning, constexprs: Mapping[str, Any]) -> None:
-        why = misfit_of(value.inner if isinstance(value, Optional) else value)
+        why = misfit_of(value)
         if why is not None:
             raise self._bad(name, annotation, why, constexprs)
 
@@ -213,7 +236,7 @@ class Parameters:
                 yield parameter.name, inner.shape.index(known[name])
 
 
-_FIXED = "the number of parameters of a kernel is fixed", "name them, or pass a list of arrays one by one"
+_FIXED = "the number of parameters of a kernel is fixed", "name them, or pass a tuple to one of them"
 _REFUSED_KINDS: dict[object, tuple[str, str]] = {
     **dict.fromkeys((inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD), _FIXED),
     inspect.Parameter.POSITIONAL_ONLY: ("`.specialize` gives parameters by name", "leave out the `/`"),

@@ -25,6 +25,7 @@ from stagekit.frontend.captures import Captures
 from stagekit.frontend.errors import (
     FLATTEN,
     AmongThreads,
+    ArgumentMutation,
     CapturedMutation,
     NestingBudget,
     RecursionBudget,
@@ -149,6 +150,7 @@ class Tracer:
     taken_as_known: set[Any] = field(default_factory=set)  # the numbers in variables that a loop may have to carry
     sought: dict[tuple[int, int], Any] = field(default_factory=dict)  # by ids: classes with functions sought in them
     among_threads: dict[str, Loc] = field(default_factory=dict)  # the operations of `note_among_threads`
+    lent: dict[int, str] = field(default_factory=dict)  # by id: the names of arguments that hold others
     hints: set[Loc] = field(default_factory=set)  # the `while` loops that were found to depend on run-time values
     grants: dict[tuple[Value, bool], Assigned] = field(default_factory=dict)
     """What the walruses in a condition have assigned where it holds (True), or where it does not (False)."""
@@ -223,8 +225,15 @@ class Tracer:
             if not self.journal.is_born(owner):
                 self.captures.note_type(owner)
 
+    def lend(self, argument: Any, name: str) -> None:
+        """Record what stands for an argument that holds others, which the kernel may not change."""
+        self.lent[id(argument)] = name
+        self.journal.seal(argument)
+
     def check_mutable(self, container: Any, what: str, loc: Loc) -> None:
         """Refuse to change what was made outside the kernel, or what stands for one of two containers."""
+        if id(container) in self.lent:
+            raise StagingError(ArgumentMutation(what, self.lent[id(container)]), loc)
         if self.journal.is_sealed(container):
             raise StagingError(SealedMutation(what, "which of two containers this is, is known only at run time"), loc)
         copies = list(self.journal.copies(container))

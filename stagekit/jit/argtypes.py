@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from array import array
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -16,11 +16,35 @@ import numpy as np
 from stagekit import dtypes
 from stagekit.diagnostics import StagekitError, shown
 from stagekit.dtypes import DType, dtype_from_numpy
-from stagekit.frontend.errors import UnsupportedArgument
-from stagekit.frontend.markers import Optional, Pointer, Tensor
-from stagekit.frontend.parameters import ArgType, ArrayArg, NoneArg, Parameter, Parameters, ScalarArg
+from stagekit.frontend.annotations import classes_of, is_instance, marked_parts, strip
+from stagekit.frontend.errors import UnsupportedArgument, WrongStructure
+from stagekit.frontend.markers import Optional, Pointer, Tensor, _Constexpr, constexpr
+from stagekit.frontend.parameters import (
+    ArgType,
+    ArrayArg,
+    ConstantArg,
+    NoneArg,
+    Parameter,
+    Parameters,
+    ScalarArg,
+    StructureArg,
+)
+from stagekit.frontend.state import freeze
+from stagekit.frontend.structures import (
+    Example,
+    Form,
+    Structure,
+    count_slots,
+    form_of,
+    held_by,
+    is_named_tuple,
+    place_in,
+    said_of_parts,
+)
+from stagekit.limits import MAX_PARAMETER_BYTES
 from stagekit.runtime.args import OF_AN_OBJECT, Binder, Unreadable, describe, read_array
 from stagekit.runtime.errors import ArgumentError, UnreadableArray
+from stagekit.runtime.native_process import LaunchParameter
 from stagekit.runtime.views import CPU, ArrayView, Device, DeviceKind
 from stagekit.signature import ParamSlot, Signature
 
@@ -47,12 +71,17 @@ class ArgumentTypes:
     def of(self, values: Sequence[Any]) -> tuple[tuple[ArgType, ...], Device]:
         """Return the types, and the device that decides where the kernel runs (the CPU without arrays)."""
         rows = [read(value) for read, value in zip(self._readers, values)]
-        places = [place for _, place in rows if place is not None]
-        return tuple(kind for kind, _ in rows), min(places, key=lambda device: _RANKS.index(device.kind), default=CPU)
+        return tuple([kind for kind, _ in rows]), _first_in_rank(place for _, place in rows) or CPU
 
 
 # Whose memory decides: a GPU's own before memory that both sides can reach, since only the GPU reaches all of them.
 _RANKS: tuple[DeviceKind, ...] = ("cuda", "other", "cpu", "pinned", "managed")
+
+
+def _first_in_rank(places: Iterable[Device | None]) -> Device | None:
+    """Return the device that decides of those that there are."""
+    found = [place for place in places if place is not None]
+    return min(found, key=lambda device: _RANKS.index(device.kind)) if found else None
 
 
 def target_of(device: Device) -> Literal["cpu", "cuda"]:
@@ -80,17 +109,24 @@ def _absent(value: Any) -> Typed:
     return _NONE
 
 
-def _reader(name: str, meaning: Any) -> Reader:
-    """Return what tells the type of an argument for a parameter whose annotation means this."""
+def _reader(name: str, meaning: Any, outer: Sequence[Any] = ()) -> Reader:
+    """Return what tells the type of an argument for a parameter whose annotation means this.
+
+    outer: what it is a part of, as one that holds itself has no end.
+    """
     if isinstance(meaning, Optional):
-        inner = _reader(name, meaning.inner)
+        inner = _reader(name, meaning.inner, outer)
         return lambda value: _NONE if value is None else inner(value)
+    if isinstance(meaning, _Constexpr):
+        return lambda value: _constant(name, value, meaning)
+    if isinstance(meaning, Structure):
+        return lambda value: _of_parts(name, value, meaning, outer) or _NONE  # of another form it is refused
     if isinstance(meaning, DType):
         fixed = (ScalarArg(meaning), None)
         return lambda value: fixed
     packed = declared_array(meaning)
     if packed is None:
-        return lambda value: _without_annotation(name, value)
+        return lambda value: _without_annotation(name, value, outer)
     strided = packed if isinstance(meaning, Pointer) else ArrayArg(packed.dtype, packed.rank, False)
 
     def read(value: Any) -> Typed:
@@ -135,17 +171,19 @@ def _slot_value(slot: ParamSlot, value: Any) -> Any:
     return view.address if slot.kind == "address" else (view.shape if slot.kind == "size" else view.strides)[slot.axis]
 
 
-def _without_annotation(name: str, value: Any) -> Typed:
+def _without_annotation(name: str, value: Any, outer: Sequence[Any]) -> Typed:
     """Return the type of an argument. Where it cannot be told, the error says what its own methods raised."""
     try:
-        found = _own_type(value)
+        found = _own_type(value) or _of_parts(name, value, None, outer)
     except StagekitError:
         raise
     except Exception as error:
         raise ArgumentError(UnreadableArray(name, describe(value), str(error) or type(error).__name__)) from error
-    if found is None:
-        raise ArgumentError(UnsupportedArgument(name, describe(value), _way_out(name, value)))
-    return found
+    if found is not None:
+        return found
+    if outer and not isinstance(value, _NEVER_CONSTANT):
+        return _constant(name, value, constexpr)
+    raise ArgumentError(UnsupportedArgument(name, describe(value), _way_out(name, value)))
 
 
 def _own_type(value: Any) -> Typed | None:
@@ -159,6 +197,8 @@ def _own_type(value: Any) -> Typed | None:
         dtype = dtype_from_numpy(value.dtype)
         if dtype is not None:
             return ScalarArg(dtype), None
+    elif type(value) is tuple or type(value) is list:  # the commonest of those that are read by their parts
+        return None
     elif type(value) is np.ndarray and (dtype := dtype_from_numpy(value.dtype)) is not None:
         return ArrayArg(dtype, value.ndim, value.flags.c_contiguous), CPU
     elif (view := read_array(value)) is not None and isinstance(view.dtype, DType):
@@ -167,6 +207,118 @@ def _own_type(value: Any) -> Typed | None:
         derived = next((_PYTHON_NUMBERS[base] for base in (int, float) if isinstance(value, base)), None)
         return None if derived is None else (derived, None)
     return None
+
+
+# Arguments that hold others -------------------------------------------------------------------------------------------
+
+_NEVER_CONSTANT = (
+    np.ndarray,
+    np.generic,
+    array,
+    memoryview,
+    bytearray,
+)  # what looks like a value that kernels compute with
+_MOST_PARTS = MAX_PARAMETER_BYTES // 8  # of one argument; each leaf is a parameter of the machine code
+
+
+def _of_parts(name: str, value: Any, said: Structure | None, outer: Sequence[Any]) -> Typed | None:
+    """Return the type of an argument that holds others; None for a leaf of which nothing is said."""
+    form = form_of(value)
+    if said is not None and (form is None or not said.fits(form)):
+        raise ArgumentError(WrongStructure(name, str(said), describe(value) if form is None else str(form)))
+    if form is None:
+        return None
+    if any(value is each for each in outer):
+        raise ArgumentError(UnsupportedArgument(name, f"{form}, which holds itself", "pass what ends"))
+    if form.count > _MOST_PARTS:
+        raise ArgumentError(UnsupportedArgument(name, str(form), _way_out(name, value)))
+    parts = zip(held_by(value, form), said_of_parts(form, said, marked_parts(form.kind)))
+    inside = (*outer, value)
+    rows = [_reader(place_in(name, form, k), meaning, inside)(part) for k, (part, meaning) in enumerate(parts)]
+    return StructureArg(form, tuple([kind for kind, _ in rows])), _first_in_rank(place for _, place in rows)
+
+
+def _constant(name: str, value: Any, meaning: _Constexpr) -> Typed:
+    """Return the type of a part that is known at compile time."""
+    allowed = classes_of(meaning.type) if meaning.type is not ... else (object,)
+    if allowed is None or not is_instance(value, allowed):
+        raise ArgumentError(WrongStructure(name, f"a {meaning}", describe(value)))
+    try:
+        hash(value)
+        return ConstantArg(freeze(value), value), None
+    except Exception:  # of the user's `__hash__`, or there is none
+        hint = "hold arrays, numbers, None, tuples, lists, NamedTuples, dataclasses, and values with a hash"
+        raise ArgumentError(UnsupportedArgument(name, describe(value), hint)) from None
+
+
+def type_of_example(name: str, value: Any) -> Any:
+    """Return what an example given to `.specialize` says of a parameter, or of a part; None for a leaf that is no argument."""
+    said = strip(value)
+    if isinstance(said, Tensor | Pointer | DType | Optional | Structure):
+        return said
+    form = form_of(value)
+    if form is None:
+        return None
+    if form.count > _MOST_PARTS:
+        raise ArgumentError(UnsupportedArgument(name, str(form), _way_out(name, value)))
+    keys: Sequence[Any] = form.names or range(form.count)
+    places = [place_in(name, form, place) for place in range(form.count)]
+    rows = zip(keys, places, held_by(value, form))
+    return Structure(form.kind, tuple([(key, _part_of_example(place, part)) for key, place, part in rows]))
+
+
+def _part_of_example(name: str, value: Any) -> Any:
+    said = None if isinstance(value, type) else type_of_example(name, value)
+    return said if said is not None else Example(_without_annotation(name, value, ((),))[0])
+
+
+def leaves_of(values: Mapping[str, Any], types: Mapping[str, ArgType]) -> list[Any]:
+    """Return the leaves of arguments of these types, by name, in order. Raises ArgumentError where one has changed since."""
+    found: list[Any] = []
+    for name, kind in types.items():
+        value = values[name]
+        if isinstance(kind, StructureArg):
+            form = kind.form
+            if form_of(value) != form:
+                raise ArgumentError(WrongStructure(name, str(form), describe(value)))
+            places = [place_in(name, form, place) for place in range(form.count)]
+            found += leaves_of(dict(zip(places, held_by(value, form))), dict(zip(places, kind.parts)))
+        elif not isinstance(kind, ConstantArg):
+            found.append(value)
+    return found
+
+
+def default_type(meaning: Any) -> ArgType | None:
+    """Return the type that an annotation alone gives an argument: arrays are taken to have no gaps. None: it says none."""
+    if isinstance(meaning, Optional):
+        meaning = meaning.inner
+    if isinstance(meaning, DType):
+        return ScalarArg(meaning)
+    if isinstance(meaning, Example):
+        return meaning.type  # type: ignore[no-any-return]
+    if not isinstance(meaning, Structure):
+        return declared_array(meaning)
+    parts = [default_type(part) for _, part in meaning.parts]
+    if meaning.is_repeated or None in parts:
+        return None
+    named = {key: kind for (key, _), kind in zip(meaning.parts, parts)}
+    is_by_name = not issubclass(meaning.kind, tuple | list) or is_named_tuple(meaning.kind)
+    return StructureArg(Form(meaning.kind, tuple(map(str, named)) if is_by_name else None, len(parts)), tuple(parts))  # type: ignore[arg-type]
+
+
+def launch_parameter(name: str, kind: ArgType, meaning: Any, leaf: Iterator[int]) -> LaunchParameter:
+    """Return what native launchers read an argument of this type by. leaf: gives each leaf its number."""
+    meaning = meaning.inner if isinstance(meaning, Optional) else meaning
+    if isinstance(kind, ConstantArg):
+        return LaunchParameter(name, ..., None, expected=kind.value)
+    if not isinstance(kind, StructureArg):
+        return LaunchParameter(name, ..., next(leaf), isinstance(meaning, DType))
+    form = kind.form
+    structure = meaning if isinstance(meaning, Structure) else None
+    said = said_of_parts(form, structure, marked_parts(form.kind))
+    names = form.names or ("",) * form.count
+    parts = [launch_parameter(*row, leaf) for row in zip(names, kind.parts, said)]
+    return LaunchParameter(name, ..., None, expected=form.kind, parts=tuple(parts), slots=count_slots(form))
 
 
 def _way_out(name: str, value: Any) -> str:

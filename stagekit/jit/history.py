@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from stagekit.diagnostics import shown
 from stagekit.forks import new_lock
-from stagekit.frontend.parameters import ArgType, ArrayArg, Parameters, ScalarArg
+from stagekit.frontend.parameters import ArgType, ArrayArg, ConstantArg, Parameters, ScalarArg, StructureArg
 from stagekit.frontend.state import ANOTHER_OBJECT, ById, freeze
 
 Kind = Literal["traced", "compiled", "read"]
@@ -114,4 +114,8 @@ def _described(kind: ArgType) -> str:
         layout = "" if kind.is_contiguous else " with strides"
         axes = "" if kind.rank == 1 else f" of {kind.rank} axes"
         return f"an array of {kind.dtype.name}{axes}{layout}"
+    if isinstance(kind, StructureArg):
+        return f"{kind.form} ({', '.join(map(_described, kind.parts))})"
+    if isinstance(kind, ConstantArg):
+        return shown(kind.value, most=40)
     return f"a number ({kind.dtype.name})" if isinstance(kind, ScalarArg) else "None"

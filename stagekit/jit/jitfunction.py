@@ -13,17 +13,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from stagekit.diagnostics import Loc, shown
-from stagekit.dtypes import DType
 from stagekit.forks import new_lock
+from stagekit.frontend.annotations import is_instance
 from stagekit.frontend.calls import keep_snapshot
 from stagekit.frontend.errors import BadConstexpr, MissingConstexpr, NotConstexpr, SpecializeError, UnknownParameter
-from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.parameters import Parameter, Parameters
 from stagekit.frontend.source import Snapshot
 from stagekit.frontend.state import TooLarge, freeze
 from stagekit.frontend.tracer import suggest
 from stagekit.jit import history
-from stagekit.jit.argtypes import binder_of, view_of
+from stagekit.jit.argtypes import binder_of, type_of_example, view_of
 from stagekit.jit.history import fixed_text
 from stagekit.jit.launchable import Launchable, Resolved, Specialized, specializes
 from stagekit.jit.options import KernelSettings
@@ -106,9 +105,9 @@ class JitFunction(Launchable):
         With all of them fixed (or defaulted, or to be inferred from arrays) a `Specialization`, the same object every time; with
         some, a `JitFunction` that waits for the rest.
         """
+        values = {name: self._checked(name, value) for name, value in values.items()}
         fixed = {**self._fixed, **values}
         for name, value in values.items():
-            self._check_value(name, value)
             if name in self._fixed and freeze(self._fixed[name]) != freeze(value):
                 why = f"it is fixed to {shown(self._fixed[name])} already"
                 raise self._refused(name, value, why, "specialise the kernel in which it is open")
@@ -140,21 +139,24 @@ class JitFunction(Launchable):
         hint = f"give it to `.specialize(...)` or to the call: .specialize({example})"
         return SpecializeError(MissingConstexpr(self.name, names, hint), self.loc)
 
-    def _check_value(self, name: str, value: Any) -> None:
+    def _checked(self, name: str, value: Any) -> Any:
+        """Return what is fixed: the value of a constexpr, or what is said of the type of a run-time parameter."""
         parameters = self.parameters
         if name not in parameters.names:
             known = ", ".join(f"{p.name}{': constexpr' if p.is_constexpr else ''}" for p in parameters.all)
             raise SpecializeError(UnknownParameter(self.name, name, suggest(name, parameters.names), known), self.loc)
         parameter = next(p for p in parameters.all if p.name == name)
-        if not parameter.is_constexpr:
-            if value is not None and not issubclass(type(value), (Tensor, Pointer, DType, Optional)):
-                raise SpecializeError(NotConstexpr(name, self.name, shown(value)), self.loc)
-            return
-        self._check_constexpr(parameter, value)
+        if parameter.is_constexpr:
+            self._check_constexpr(parameter, value)
+            return value
+        said = None if value is None else type_of_example(name, value)
+        if value is not None and said is None:
+            raise SpecializeError(NotConstexpr(name, self.name, shown(value)), self.loc)
+        return said
 
     def _check_constexpr(self, parameter: Parameter, value: Any) -> None:
         name, kind = parameter.name, type(value).__name__
-        if not _is_instance(value, parameter.types):
+        if not is_instance(value, parameter.types):
             wanted = " | ".join("None" if t is type(None) else t.__name__ for t in parameter.types)
             raise self._refused(name, value, f"the parameter is constexpr[{wanted}]", f"give a value of type {wanted}")
         try:
@@ -235,7 +237,7 @@ class JitFunction(Launchable):
 
     def _call_shape(self, kernel: Specialized, variant: Variant) -> CallShape:
         """Return how this function is called when it launches `variant`."""
-        run_time = {p.name: p for p in kernel.call_shape().parameters}
+        run_time = {p.name: p for p in kernel.call_shape(variant).parameters}
         rows: list[LaunchParameter] = []
         for p in self.parameters.all:
             if p.name in run_time:
@@ -288,11 +290,3 @@ class JitFunction(Launchable):
     def cache_size(self) -> int:
         """Number of specialisations kept."""
         return len(self._specializations)
-
-
-def _is_instance(value: Any, types: tuple[type, ...]) -> bool:
-    """Return what `isinstance` does, but a bool is no int, and an object whose `__class__` raises is of no type."""
-    try:
-        return isinstance(value, tuple(t for t in types if not (t is int and isinstance(value, bool))))
-    except Exception:
-        return False

@@ -42,7 +42,7 @@ class Specialized(Protocol):
 
     @property
     def constexprs(self) -> Mapping[str, Any]: ...
-    def call_shape(self) -> CallShape: ...
+    def call_shape(self, variant: Variant) -> CallShape: ...
     def kernel_for(
         self, key: Any, values: tuple[Any, ...], target: str | None, choice: Choice | None = None
     ) -> tuple[Variant, Kernel]: ...
@@ -259,7 +259,7 @@ class Launchable:
 
         def launch(choice: Choice | None) -> tuple[Variant, Kernel]:
             variant, kernel = specialization.kernel_for(key, values, target, choice)
-            kernel.launch(values, kernel.request(key))
+            kernel.launch(variant.leaves(values), kernel.request(key))
             return variant, kernel
 
         self._offer(key, specialization, *_with_fitting_entry(launch))
@@ -270,8 +270,9 @@ class Launchable:
         specialization, values, target = self._resolve(args, kwargs)
 
         def prepare(choice: Choice | None) -> PreparedLaunch:
-            _, kernel = specialization.kernel_for(key, values, target, choice)
-            return kernel.prepare(values, kernel.request(key), lambda other: prepare(other)())
+            variant, kernel = specialization.kernel_for(key, values, target, choice)
+            leaves = variant.leaves(values)
+            return kernel.prepare(leaves, kernel.request(key), lambda other: prepare(other)())
 
         return _with_fitting_entry(prepare)
 
@@ -281,7 +282,8 @@ class Launchable:
 
     def _offer(self, key: Any, specialization: Specialized, variant: Variant, kernel: Kernel) -> None:
         """After a launch, have native code for the next one, which here does not check what was captured."""
-        self._native.offer(key, kernel, specialization.call_shape, member=variant.member(kernel))
+        shape = functools.partial(specialization.call_shape, variant)
+        self._native.offer(key, kernel, shape, member=variant.member(kernel))
 
     # -- inspection ---------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from stagekit.runtime.native_process import CallShape, CaptureGuards, Entries, L
 from stagekit.signature import KernelEntry, Signature
 
 if TYPE_CHECKING:
-    from stagekit.backends.launcher import Part
+    from stagekit.backends.launcher import CallParameter, Holder, Part
 
 _NATIVE_FROM = 2  # launches: many a kernel of a test is launched once
 _MAX_BRACKETS = 256  # per kernel
@@ -214,7 +214,7 @@ def code_for(kernel: Kernel, signature: Signature | None, shape: CallShape, part
         signature or artifact.signature,
         part,
         target=artifact.target,
-        parameters=tuple(launcher.CallParameter(p.argument, p.is_declared, _constant(p)) for p in shape.parameters),
+        parameters=tuple(map(_call_parameter, shape.parameters)),
         keyword_only=shape.keyword_only,
         launch=artifact.launch,
         block=artifact.block,
@@ -232,6 +232,22 @@ def code_for(kernel: Kernel, signature: Signature | None, shape: CallShape, part
             loaded = load(object_code, launcher.ENTRY)
             found = _codes[request] = NativeCode(loaded.address, loaded.close)
         return found
+
+
+def _call_parameter(parameter: LaunchParameter) -> CallParameter:
+    from stagekit.backends.launcher import CallParameter
+
+    parts = tuple(map(_call_parameter, parameter.parts or ()))
+    holder = "" if parameter.parts is None else _holder(parameter.expected)
+    constant = None if holder else _constant(parameter)
+    return CallParameter(parameter.argument, parameter.is_declared, constant, holder, parts, parameter.slots)
+
+
+def _holder(kind: type) -> Holder:
+    """Return how native code reads what objects of this class hold."""
+    if issubclass(kind, tuple | list):
+        return "tuple" if issubclass(kind, tuple) else "list"
+    return "object" if kind.__dictoffset__ else "slotted"
 
 
 def _constant(parameter: LaunchParameter) -> int | None:

@@ -13,6 +13,7 @@ import contextlib
 import functools
 import inspect
 import random
+import re
 from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, overload
@@ -169,7 +170,7 @@ def sanitize(kernel: Any = None, **options: Unpack[SanitizeOptions]) -> Any:
     if kernel is not None:  # the names of one kernel are known; a session may see several
         known = inspect.signature(kernel).parameters
         for name in outputs:
-            if name not in known:
+            if re.split(r"[.\[]", name)[0] not in known:  # `pair.x` is a part of `pair`
                 hint = f"{suggest(name, known)}its parameters are: {', '.join(known)}"
                 raise SpecializeError(BadOption("sanitize", f"`outputs` names `{name}`", hint))
     checks = Checks(**{name: given[name] for name in CHECKS})

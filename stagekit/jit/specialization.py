@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import sys
 import time
 import types
@@ -13,7 +14,6 @@ from typing import Any, Protocol
 
 from stagekit import config
 from stagekit.diagnostics import InternalError, Loc, StagekitError, shown
-from stagekit.dtypes import DType
 from stagekit.forks import Once
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.errors import (
@@ -26,20 +26,19 @@ from stagekit.frontend.errors import (
     TypesUnknown,
 )
 from stagekit.frontend.kernel import trace
-from stagekit.frontend.markers import Optional
-from stagekit.frontend.parameters import ArgType, NoneArg, Parameters, ScalarArg
+from stagekit.frontend.parameters import ArgType, NoneArg, Parameters
 from stagekit.frontend.state import TooLarge
 from stagekit.frontend.traced import KernelRequest, Traced
 from stagekit.frontend.tracer import suggest
 from stagekit.jit import history, sanitizing
-from stagekit.jit.argtypes import ArgumentTypes, declared_array, target_of
+from stagekit.jit.argtypes import ArgumentTypes, default_type, launch_parameter, target_of
 from stagekit.jit.history import History, fixed_text
 from stagekit.jit.launchable import Launchable, Resolved, specializes
 from stagekit.jit.options import THREAD_COUNTS, KernelSettings, is_thread_count
 from stagekit.jit.variant import Variant, symbol_of
 from stagekit.recursion import repeated_deeply
 from stagekit.runtime.kernel import Kernel
-from stagekit.runtime.native_process import CallShape, LaunchParameter
+from stagekit.runtime.native_process import CallShape
 from stagekit.runtime.records import show
 from stagekit.signature import QUICK, Choice, KernelEntry
 
@@ -144,11 +143,7 @@ class Specialization(Launchable):
 
     def _default_type(self, name: str) -> ArgType | None:
         """Return the type that its annotation alone gives a parameter: arrays are taken to be contiguous."""
-        meaning = self.meanings[name]
-        inner = meaning.inner if isinstance(meaning, Optional) else meaning
-        if isinstance(inner, DType):
-            return ScalarArg(inner)
-        return declared_array(inner) or (NoneArg() if name in self._types_given else None)
+        return default_type(self.meanings[name]) or (NoneArg() if name in self._types_given else None)
 
     # -- variants -----------------------------------------------------------------------------------------------
 
@@ -183,7 +178,8 @@ class Specialization(Launchable):
             for line in () if others else traced.printed:
                 show(line + "\n")
             explained = functools.partial(self.explained, choice)
-            return Variant(self.name, entry, quick, self.constexprs, self.history, traced, why, explained)
+            by_name = {p.name: kind for p, kind in zip(self.parameters.run_time, arg_types)}
+            return Variant(self.name, entry, quick, self.constexprs, by_name, self.history, traced, why, explained)
 
         key = arg_types, entry, target
         found = self._variants.get(key) or self._variants.of(key, make)
@@ -287,18 +283,18 @@ class Specialization(Launchable):
         else:
             where = target or config.TARGET.get() or self._owner.options.target or target_of(device)
         variant = self._variant(arg_types, where)
-        choice = choice or variant.choose(values)
+        leaves = variant.leaves(values)
+        choice = choice or variant.choose(leaves)
         if choice.entry is not KernelEntry.QUICK:
             variant = self._variant(arg_types, where, choice)
         if session is not None:
             return variant, variant.checked(session.options).in_session(session)
-        return variant, variant.kernel(key, values, where, device)
+        return variant, variant.kernel(key, leaves, where, device)
 
-    def call_shape(self) -> CallShape:
-        """Return how the kernel is called, for native launchers: with its run-time parameters."""
-        rows = []
-        for place, parameter in enumerate(self.parameters.run_time):
-            meaning = self.meanings[parameter.name]
-            is_declared = isinstance(meaning.inner if isinstance(meaning, Optional) else meaning, DType)
-            rows.append(LaunchParameter(parameter.name, parameter.default, place, is_declared))
-        return CallShape(tuple(rows), self._argument_types.bind.keyword_only)
+    def call_shape(self, variant: Variant) -> CallShape:
+        """Return how a variant is called, for native launchers: with its run-time parameters."""
+        leaf = itertools.count()
+        kinds = variant.arg_types
+        rows = [launch_parameter(p.name, kinds[p.name], self.meanings[p.name], leaf) for p in self.parameters.run_time]
+        given = [dataclasses.replace(row, default=p.default) for row, p in zip(rows, self.parameters.run_time)]
+        return CallShape(tuple(given), self._argument_types.bind.keyword_only)

@@ -14,15 +14,17 @@ from stagekit.artifact import Artifact
 from stagekit.diagnostics import shown
 from stagekit.dtypes import DType
 from stagekit.forks import Once
+from stagekit.frontend.parameters import ArgType, StructureArg
 from stagekit.frontend.traced import Traced
 from stagekit.hostexpr import Evaluator, compile_expressions
 from stagekit.jit import compilation
-from stagekit.jit.argtypes import slot_values
+from stagekit.jit.argtypes import leaves_of, slot_values
 from stagekit.jit.debugging import warn_of_breakpoints
 from stagekit.jit.history import History
 from stagekit.jit.native_launchers import Member, guards_of
 from stagekit.recursion import repeated_deeply
 from stagekit.runtime import driver
+from stagekit.runtime.args import Leaves
 from stagekit.runtime.kernel import IdleKernel, Kernel, block_of
 from stagekit.runtime.launch_config import Axes, check_block
 from stagekit.runtime.native_process import CaptureGuards
@@ -58,7 +60,7 @@ def _short(value: Any) -> str:
 class Variant:
     """A specialisation for certain argument types, and one of its entries, for the targets that its trace serves.
 
-    quick: the variant of the quick entry, if this is another. why: the reason it was made, in words.
+    quick: the variant of the quick entry, if this is another. arg_types: by parameter. why: the reason it was made, in words.
     explained: makes the context in which an error says which specialisation it is of.
     """
 
@@ -66,6 +68,7 @@ class Variant:
     entry: KernelEntry
     quick: Variant | None
     constexprs: Mapping[str, Any]
+    arg_types: Mapping[str, ArgType]
     history: History
     traced: Traced
     why: str
@@ -85,6 +88,18 @@ class Variant:
         return self._guards[1]
 
     # -- launching ----------------------------------------------------------------------------------------------
+
+    def leaves(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return what a kernel is launched with: the arguments, with the leaves of those that hold others in their place."""
+        holders = self._holders
+        if not holders:
+            return args
+        whole = dict(zip(self.arg_types, args))
+        return Leaves(leaves_of(whole, self.arg_types), {name: whole[name] for name in holders})
+
+    @functools.cached_property
+    def _holders(self) -> list[str]:
+        return [name for name, kind in self.arg_types.items() if isinstance(kind, StructureArg)]
 
     def choose(self, args: tuple[Any, ...]) -> Choice:
         """Choose the entry for a launch, of the variant of the quick one, so that no other is compiled for nothing."""

@@ -18,7 +18,7 @@ import difflib
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -79,6 +79,20 @@ class Binder:
         if self._names[:1] == ("self",):
             notes.append(Note(f"a kernel is not bound to an object: {OF_AN_OBJECT}"))
         return ArgumentError(diagnostic, notes=tuple(notes))
+
+
+class Leaves(tuple[Any, ...]):
+    """The arguments of a launch where some hold others: the leaves, one for each row of the signature.
+
+    whole: the arguments that hold others, by name, as grid functions see them.
+    """
+
+    whole: Mapping[str, Any]
+
+    def __new__(cls, leaves: Sequence[Any], whole: Mapping[str, Any]) -> Self:
+        made = super().__new__(cls, leaves)
+        made.whole = whole
+        return made
 
 
 OF_AN_OBJECT = "annotate `self: sk.constexpr` and pass the object first, or let a closure capture what is needed of it"

@@ -22,6 +22,7 @@ from stagekit.diagnostics import InternalError, hide_frames
 from stagekit.hostexpr import compile_expressions
 from stagekit.limits import MAX_SHARED_BYTES
 from stagekit.native_tables import WORD
+from stagekit.runtime.args import Leaves
 from stagekit.runtime.checks import Native, Reading, compile_reader
 from stagekit.runtime.errors import ArgumentError, LaunchError, SharedMemoryLimit, SharedMemoryTooSmall
 from stagekit.runtime.launch_config import (
@@ -117,7 +118,8 @@ class Kernel:
         elif asked is None:
             raise missing_brackets(self.artifact.style, self._name)
         else:
-            size = asked(self._constexprs | dict(zip(self.artifact.signature.names, arguments)))
+            whole = arguments.whole if isinstance(arguments, Leaves) else {}
+            size = asked({**self._constexprs, **dict(zip(self.artifact.signature.names, arguments)), **whole})
         if self._shared_needs is not None and size.blocks:
             needed = max(self._shared_needs(values))  # type: ignore[arg-type]
             if size.shared_bytes < needed:

@@ -17,7 +17,7 @@ import os
 import struct
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -347,8 +347,11 @@ class CaptureGuards:
 
 @frozen(slots=False)
 class LaunchParameter:
-    """One parameter of a call. default: `...` if it has none. argument: which run-time argument it is; None for a constexpr,
+    """One parameter of a call. default: `...` if it has none. argument: which leaf of the arguments it is; None for a constexpr,
     which must be `expected`. is_declared: its annotation fixes the dtype.
+
+    parts: of one that holds others, whose class is `expected`. Of a dataclass each has the name of an attribute; the first
+    `slots` of these lie in slots.
     """
 
     name: str
@@ -356,6 +359,14 @@ class LaunchParameter:
     argument: int | None
     is_declared: bool = True
     expected: Any = None
+    parts: tuple[LaunchParameter, ...] | None = None
+    slots: int = 0
+
+    def objects_of_parts(self) -> Iterator[Any]:
+        """Yield the objects that native code compares parts with, in the order in which it reads them."""
+        for part in self.parts or ():
+            yield from (part.name, part.expected)
+            yield from part.objects_of_parts()
 
 
 @frozen(slots=False)
@@ -410,7 +421,8 @@ def make_callable(code: NativeCode, name: str, general: Callable[..., Any], stat
     parameters = shape.parameters
     words, objects, keep = _with_guards(state, shape.guards)
     names, expected = [p.name for p in parameters], [p.expected for p in parameters]
-    tail = [*names, *(ABSENT if p.default is ... else p.default for p in parameters), *expected]
+    inside = [each for p in parameters for each in p.objects_of_parts()]
+    tail = [*names, *(ABSENT if p.default is ... else p.default for p in parameters), *expected, *inside]
     objects["general"] = general
     doc = _doc_with_signature(name, inspect.signature(general), general.__doc__ or "")
     return _function("stagekit launch", code.address, name, words, objects, tail, code, shape, keep, doc=doc)

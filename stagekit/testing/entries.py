@@ -77,8 +77,8 @@ class _OneEntry:
     def constexprs(self) -> Mapping[str, Any]:
         return self._specialization.constexprs
 
-    def call_shape(self) -> CallShape:
-        return self._specialization.call_shape()
+    def call_shape(self, variant: Variant) -> CallShape:
+        return self._specialization.call_shape(variant)
 
     def kernel_for(
         self, key: Any, values: tuple[Any, ...], target: str | None, choice: Choice | None = None

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
 import stagekit as sk
 from stagekit.diagnostics import StagekitError
+from stagekit.frontend.structures import form_of, held_by, put_together
 from stagekit.jit.launchable import Launcher
 
 n = sk.dynamic("n")
@@ -68,6 +69,37 @@ def either(x: sk.Tensor((n,), sk.float32) | None, out: sk.Tensor((n, m), sk.floa
         out[i, 0] = 1.0 if x is None else x[i]
 
 
+class Pair(NamedTuple):
+    x: Any
+    out: Any
+
+
+@dataclass
+class Settings:
+    """factor and bias are annotated and converted; the others are as they come, `rounds` is compiled in."""
+
+    factor: sk.float64
+    bias: sk.Tensor((None,), sk.float32) | None
+    count: Any
+    rounds: sk.constexpr = 2
+
+
+@dataclass(slots=True)
+class Slotted:
+    least: Any
+    name: str
+
+
+@sk.jit
+def held(pair, settings, more: list[sk.float32], slotted):
+    i = sk.cuda.thread_idx("x")
+    if i < settings.count and i < pair.x.size and i < pair.out.size:
+        total = pair.x[i] * settings.factor + slotted.least
+        for each in more:
+            total = (total + each) * settings.rounds
+        pair.out[i] = total
+
+
 @dataclass(frozen=True)
 class Case:
     """A kernel behind its brackets (None: without), and what an argument list for it may look like by parameter."""
@@ -122,6 +154,16 @@ CASES = {
             "B": lambda: np.zeros((4, 8)),
             "C": lambda: np.full(3, 5, np.uint8),
             "N": lambda: 8,
+        },
+    ),
+    "held": Case(
+        held,
+        (1, 32),
+        {
+            "pair": lambda: Pair(floats(), floats()),
+            "settings": lambda: Settings(0.5, floats(), 20),
+            "more": lambda: [1.5, 2.0],
+            "slotted": lambda: Slotted(3, "name"),
         },
     ),
     "either": Case(
@@ -212,7 +254,8 @@ def random_call(case: Case, rng: random.Random) -> Callable[[], Call]:
     """A call that can be made again with fresh arrays; four in ten are right."""
     makers = dict(case.likely)
     for _ in range(rng.choice((0, 0, 1, 1, 1, 2))):
-        makers[rng.choice(list(makers))] = rng.choice(ODD)
+        name = rng.choice(list(makers))
+        makers[name] = _spoiled(makers[name], rng)
     names = list(makers)
     positional = rng.randint(0, len(names)) if rng.random() < 0.4 else len(names) - (case.kernel is scale)
     left_out = {name for name in names[positional:] if rng.random() < 0.2}
@@ -227,11 +270,35 @@ def random_call(case: Case, rng: random.Random) -> Callable[[], Call]:
     return make
 
 
+def _spoiled(make: Callable[[], Any], rng: random.Random) -> Callable[[], Any]:
+    """Make something odd, or one that holds something odd, or one part less or more."""
+    odd, form = rng.choice(ODD), form_of(make())
+    if form is None or rng.random() < 0.2:
+        return odd
+    place = rng.randrange(form.count + form.has_items)
+
+    def spoiled() -> Any:
+        parts = list(held_by(make(), form))
+        parts[place : place + 1] = [odd()]
+        return put_together(form, parts)
+
+    return spoiled
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    form = form_of(value)
+    if form is None:
+        yield value
+    for part in held_by(value, form) if form else ():
+        yield from _leaves(part)
+
+
 def outcome(launch: Any, call: Call) -> tuple[Any, ...]:
     """What a call did: its error in words, or what its arrays hold now."""
     try:
         result = launch(*call.args, **call.kwargs)
     except StagekitError as error:
         return type(error), str(error)
-    values = (v.array if isinstance(v, Exporter) else v for v in (*call.args, *call.kwargs.values()))
+    leaves = _leaves((*call.args, *call.kwargs.values()))
+    values = (v.array if isinstance(v, Exporter) else v for v in leaves)
     return result, *(v.tobytes() for v in values if isinstance(v, np.ndarray) and v.dtype != object)

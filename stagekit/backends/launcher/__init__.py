@@ -6,6 +6,14 @@ routine     functions of machine code, written as Python
 registers   the numbers and pointers in them
 """
 
-from stagekit.backends.launcher.compiler import ENTRY, CallParameter, LauncherRequest, Part, compile, load_support
+from stagekit.backends.launcher.compiler import (
+    ENTRY,
+    CallParameter,
+    Holder,
+    LauncherRequest,
+    Part,
+    compile,
+    load_support,
+)
 
-__all__ = ["ENTRY", "CallParameter", "LauncherRequest", "Part", "compile", "load_support"]
+__all__ = ["ENTRY", "CallParameter", "Holder", "LauncherRequest", "Part", "compile", "load_support"]

@@ -22,6 +22,7 @@ Kernels with equal requests share one launcher: names, defaults, brackets and co
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -64,6 +65,9 @@ Target = Literal["cpu", "cuda"]
 Part = Literal["whole", "front", "entry"]
 """Of a launcher: what reads the arguments and chooses an entry, and what launches an entry; or both, for the only one."""
 
+Holder = Literal["", "tuple", "list", "object", "slotted"]
+"""What an argument that holds others is: an object with or without a `__dict__`; "" for a leaf."""
+
 ENTRY = "stagekit_launcher"
 
 # What a launcher is made from ---------------------------------------------------------------------------------------
@@ -71,15 +75,26 @@ ENTRY = "stagekit_launcher"
 
 @frozen()
 class CallParameter:
-    """One parameter of the call. argument: which run-time argument it is, or None for a constexpr.
+    """One parameter of the call. argument: which leaf of the arguments it is, or None for a constexpr.
 
     is_declared: its annotation fixes the dtype. Otherwise the argument's own type chose the specialisation, and a number of
     another type must choose again. constant: the value of a constexpr that is an int; others are compared by identity.
+
+    holder, parts: of an argument that holds others. slots: how many of these, the first ones,
+    lie in slots of an object.
     """
 
     argument: int | None
     is_declared: bool = True
     constant: int | None = None
+    holder: Holder = ""
+    parts: tuple[CallParameter, ...] = ()
+    slots: int = 0
+
+    @property
+    def most_held(self) -> int:
+        """How many objects reading it holds at most: each part, and the dicts of objects."""
+        return bool(self.holder) + sum(1 + part.most_held for part in self.parts)
 
 
 @frozen()
@@ -340,7 +355,9 @@ class _LauncherCode(_LaunchCode):
         self.destination = r.null if self.request.target == "cpu" else self._destination_in_brackets()
         self.bind_slots(r.alloca(slot_offsets(self.request.slots)[-1]))
         self.arrays: dict[int, Reg] = {}
-        self.held = r.alloca(tables.WORD * (1 + len(self.request.specs)))
+        of_parts = sum(parameter.most_held for parameter in self.request.parameters)
+        self.held = r.alloca(tables.WORD * (1 + len(self.request.specs) + of_parts))
+        self.parts = itertools.count()  # the words of their names and of what they are compared with
         self.held.store(r.number(0))
 
     def write(self) -> str:
@@ -420,9 +437,17 @@ class _LauncherCode(_LaunchCode):
 
     def _read(self, place: int, object_: Reg) -> None:
         """Read and check the argument of one parameter."""
-        r, request, parameter = self.r, self.request, self.request.parameters[place]
+        expected = self.state.at(tables.tail(tables.EXPECTED, len(self.request.parameters), place)).load()
+        self._read_as(self.request.parameters[place], object_, expected)
+
+    def _read_as(self, parameter: CallParameter, object_: Reg, expected: Reg) -> None:
+        """Read and check an argument, or a part of one. expected: the value of a constexpr, or the class of one with parts."""
+        r, request = self.r, self.request
+        if parameter.holder:
+            r.require(object_.at(0, tables.OBJECT).field("type") == expected)
+            self._read_parts(parameter, object_)
+            return
         if parameter.argument is None:  # the very object that was specialised for, or an equal int
-            expected = self.state.at(tables.tail(tables.EXPECTED, len(request.parameters), place)).load()
             is_int, constant = int(parameter.constant is not None), parameter.constant or 0
             self.require(arguments.is_expected, self.process, object_, expected, is_int, constant)
             return
@@ -438,6 +463,55 @@ class _LauncherCode(_LaunchCode):
             words = r.constant("array", _array_words(spec, request.target))
             out = self.arrays[parameter.argument] = r.alloca(tables.WORD * values_of(spec))
             self.require(arrays.read_array, self.process, object_, self.destination, self.held, out, words)
+
+    def _read_parts(self, parameter: CallParameter, owner: Reg) -> None:
+        """Read what an argument holds, which must be as much as it was specialised for."""
+        read = {"tuple": self._item_of_tuple, "list": self._item_of_list}.get(parameter.holder, self._attribute)
+        inside = self._contents(parameter, owner)
+        for place, part in enumerate(parameter.parts):
+            words = self.state.at(tables.tail(tables.PARTS, len(self.request.parameters), 2 * next(self.parts)))
+            is_slot = place < parameter.slots
+            self._read_as(part, read(owner if is_slot else inside, place, words.item(0), is_slot), words.item(1))
+
+    def _contents(self, parameter: CallParameter, owner: Reg) -> Reg:
+        """Return what holds the parts: a tuple or a list itself, or the dict of an object; check how many there are."""
+        r, count = self.r, len(parameter.parts) - parameter.slots
+        if parameter.holder == "slotted":
+            return owner
+        if parameter.holder == "object":
+            owner = r.call(PTR, "PyObject_GenericGetDict", owner, r.null)
+            r.require_no_error(owner.is_set())
+            self._hold(owner)
+        kind = {"tuple": "Tuple", "list": "List"}.get(parameter.holder, "Dict")
+        r.require(r.call(int64, f"Py{kind}_Size", owner) == count)
+        return owner
+
+    def _item_of_tuple(self, owner: Reg, place: int, _name: Reg, _is_slot: bool) -> Reg:
+        return self.r.call(PTR, "PyTuple_GetItem", owner, place)
+
+    def _item_of_list(self, owner: Reg, place: int, _name: Reg, _is_slot: bool) -> Reg:
+        return self._kept(self.r.call(PTR, "PyList_GetItem", owner, place))
+
+    def _attribute(self, owner: Reg, _place: int, name: Reg, is_slot: bool) -> Reg:
+        if not is_slot:
+            return self._kept(self.r.call(PTR, "PyDict_GetItemWithError", owner, name))
+        found = self.r.call(PTR, "PyObject_GetAttr", owner, name)
+        self.r.require_no_error(found.is_set())
+        self._hold(found)
+        return found
+
+    def _kept(self, object_: Reg) -> Reg:
+        """Keep an object alive until the launch has ended: what holds it may let it go meanwhile. It must be there."""
+        self.r.require_no_error(object_.is_set())
+        self.r.call_void("Py_IncRef", object_)
+        self._hold(object_)
+        return object_
+
+    def _hold(self, object_: Reg) -> None:
+        """Let go of an object when the launch has ended."""
+        count = self.held.load(int64)
+        self.held.word(count + 1).store(object_)
+        self.held.store(count + 1)
 
     def _check_related_sizes(self) -> None:
         """Check sizes that follow from other arguments, and declared strides, which matter only along axes of several items."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,13 @@ import stagekit as sk
 from stagekit import dtypes
 from stagekit.diagnostics import UNKNOWN, Loc, StagekitError, hide_frames, language_call, wrong_arguments
 from stagekit.dtypes import INDEX, DType, dtype_from_numpy
-from stagekit.frontend import overloads
+from stagekit.frontend import overloads, structures
+from stagekit.frontend.annotations import marked_parts
 from stagekit.frontend.errors import BadCall, StagingError, StaticAssertion
 from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.numbers import converted, default_dtype
 from stagekit.frontend.outside import place_in
+from stagekit.frontend.structures import Structure, form_of, held_by, put_together, said_of_parts
 from stagekit.frontend.values import is_fixed
 from stagekit.ir import Intrinsic, semantics
 from stagekit.jit.launchable import Launchable
@@ -73,7 +75,7 @@ def run_programs(
     function = counterpart(kernel.function)
     programs = _Programs(kernel.name, functools.partial(function, **given, **known))
     grid = programs.entry_grid() if brackets is None else _grid(brackets, by_name)
-    arrays = [each.memory for each in given.values() if isinstance(each, OracleArray | OraclePointer)]
+    arrays = [each.memory for each in _leaves(given.values()) if isinstance(each, OracleArray | OraclePointer)]
     programs.run(grid, arrays, is_reversed=is_reversed)
 
 
@@ -185,6 +187,11 @@ def _argument(name: str, value: Any, meaning: Any) -> Any:
     inner = meaning.inner if isinstance(meaning, Optional) else meaning
     if value is None:
         return None
+    form = form_of(value)
+    if form is not None:
+        said = said_of_parts(form, inner if isinstance(inner, Structure) else None, marked_parts(form.kind))
+        rows = enumerate(zip(held_by(value, form), said))
+        return put_together(form, [_argument(structures.place_in(name, form, place), *row) for place, row in rows])
     if isinstance(value, np.ndarray):
         return _array(name, value, inner)
     if isinstance(inner, Tensor | Pointer) or not isinstance(value, int | float | np.generic):
@@ -192,6 +199,16 @@ def _argument(name: str, value: Any, meaning: Any) -> Any:
     dtype = inner if isinstance(inner, DType) else _own_dtype(value)
     convert(ScalarSpec(name, dtype), value)  # refuses what does not fit
     return value_of(semantics.typed(value, dtype), dtype)
+
+
+def _leaves(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield what these arguments are, and what those hold that hold others."""
+    for value in values:
+        form = form_of(value)
+        if form is None:
+            yield value
+        else:
+            yield from _leaves(held_by(value, form))
 
 
 def _own_dtype(value: Any) -> DType:

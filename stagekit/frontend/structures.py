@@ -1,0 +1,154 @@
+"""Arguments that hold others: tuples, lists, NamedTuples and dataclasses, in each other.
+
+Their structure is known at compile time, their leaves are arguments like others. A `Form` says how an object is taken apart, and
+puts one like it together in the kernel, of what the leaves are there:
+
+    class Pair(NamedTuple): x: Any; n: int
+
+    form_of(Pair(array, 3))                          Form(Pair, ("x", "n"), 2)
+    form_of(array)                                   None: a leaf
+    held_by(Pair(array, 3), form)                    (array, 3)
+    put_together(form, (Array(...), Number(...)))    Pair(Array(...), Number(...))
+    place_in("p", form, 0)                           "p.x"
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stagekit.diagnostics import counted
+from stagekit.frontend.state import lookup, own_attributes, slot_names, stored
+from stagekit.frozen import frozen
+
+
+@frozen()
+class Form:
+    """How an object holds others. kind: its class. names: of its attributes, or of the items of a NamedTuple; None: it has
+    items without names. count: of what it holds.
+    """
+
+    kind: type
+    names: tuple[str, ...] | None
+    count: int
+
+    @property
+    def has_items(self) -> bool:
+        """Whether what it holds are items, and not attributes."""
+        return issubclass(self.kind, tuple | list)
+
+    def __str__(self) -> str:
+        return f"a {self.kind.__name__} of {counted(self.count, 'part')}"
+
+
+def form_of(value: Any) -> Form | None:
+    """Return how an argument holds others; None where it is a leaf."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return Form(kind, None, len(value))
+    if issubclass(kind, tuple) and (is_named_tuple(kind) or is_native_tuple(kind)):
+        names: tuple[str, ...] | None = getattr(kind, "_fields", None)
+        count = tuple.__len__(value)
+        is_odd = bool(own_attributes(value)) or count != len(names or (None,) * count)
+        return None if is_odd else Form(kind, names, count)
+    if not is_record(kind):
+        return None
+    names = tuple(stored(value))
+    return None if any(is_computed(kind, name) for name in names) else Form(kind, names, len(names))
+
+
+def is_named_tuple(kind: type) -> bool:
+    return issubclass(kind, tuple) and type(getattr(kind, "_fields", None)) is tuple
+
+
+_MADE_BY_CLASS_STATEMENT = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE
+
+
+def is_native_tuple(kind: type) -> bool:
+    """Return whether this is a tuple of a library in C, such as `torch.Size`; a kernel sees a plain one."""
+    return issubclass(kind, tuple) and kind is not tuple and not kind.__flags__ & _MADE_BY_CLASS_STATEMENT
+
+
+def is_record(kind: type) -> bool:
+    """Return whether objects of this class are what their attributes are: those of a dataclass that derives from no built-in."""
+    return dataclasses.is_dataclass(kind) and kind.__new__ is object.__new__
+
+
+def is_computed(kind: type, name: str) -> bool:
+    """Return whether a class has code of its own where an object stores something by this name."""
+    return name not in slot_names(kind) and hasattr(lookup(kind, name), "__set__")
+
+
+def count_slots(form: Form) -> int:
+    """Return how many of the attributes, the first ones, lie in slots."""
+    return 0 if form.has_items else sum(name in slot_names(form.kind) for name in form.names or ())
+
+
+def held_by(value: Any, form: Form) -> tuple[Any, ...]:
+    """Return what an object of this form holds, past the methods of its class."""
+    if form.has_items:
+        return tuple(tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value))
+    return tuple(stored(value).values())
+
+
+def put_together(form: Form, parts: Sequence[Any]) -> Any:
+    """Return an object of this form, without a call of its class."""
+    if form.kind is list:
+        return list(parts)
+    if form.has_items:
+        return tuple.__new__(tuple if is_native_tuple(form.kind) else form.kind, parts)
+    made: Any = object.__new__(form.kind)
+    slots = slot_names(form.kind)
+    for name, part in zip(form.names or (), parts):
+        if name in slots:
+            object.__setattr__(made, name, part)
+        else:
+            vars(made)[name] = part
+    return made
+
+
+def place_in(outer: str, form: Form, place: int) -> str:
+    """Return how a person writes the part at this place of what is called `outer`."""
+    return f"{outer}[{place}]" if form.names is None else f"{outer}.{form.names[place]}"
+
+
+# -- what is said of the parts ------------------------------------------------------------------------------------------
+
+
+@frozen()
+class Structure:
+    """What an annotation or an example says of an argument that holds others. kind: its class.
+
+    parts: what is said of each, by its name or its place. is_repeated: the first says what each is, however many there are.
+    """
+
+    kind: type
+    parts: tuple[tuple[str | int, Any], ...]
+    is_repeated: bool = False
+
+    def fits(self, form: Form) -> bool:
+        is_free = self.is_repeated or not issubclass(self.kind, tuple)
+        return issubclass(form.kind, self.kind) and (is_free or form.count == len(self.parts))
+
+    def __str__(self) -> str:
+        if self.is_repeated:
+            return f"a {self.kind.__name__}"
+        count = f" of {counted(len(self.parts), 'part')}" if issubclass(self.kind, tuple) else ""
+        return f"a {self.kind.__name__}{count}"
+
+
+@frozen()
+class Example:
+    """Says of an argument no more than what it may be: kernels are looked at for it before a call. type: as a call has it."""
+
+    type: Any
+
+
+def said_of_parts(form: Form, structure: Structure | None, marked: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what is said of each part, None where nothing is. marked: what the class says of its attributes."""
+    if structure is not None and structure.is_repeated:
+        return (structure.parts[0][1],) * form.count
+    said: dict[Any, Any] = {**marked, **dict(structure.parts if structure is not None else ())}
+    names = form.names or (None,) * form.count
+    return tuple([said.get(place, said.get(name)) for place, name in enumerate(names)])
