@@ -7,6 +7,7 @@ parameters is refused here, before anything is traced; a value that does not fit
 from __future__ import annotations
 
 import inspect
+import types
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -181,7 +182,7 @@ def _without_annotation(name: str, value: Any, outer: Sequence[Any]) -> Typed:
         raise ArgumentError(UnreadableArray(name, describe(value), str(error) or type(error).__name__)) from error
     if found is not None:
         return found
-    if outer and not isinstance(value, _NEVER_CONSTANT):
+    if outer and not issubclass(type(value), _NEVER_CONSTANT):
         return _constant(name, value, constexpr)
     raise ArgumentError(UnsupportedArgument(name, describe(value), _way_out(name, value)))
 
@@ -218,7 +219,9 @@ _NEVER_CONSTANT = (
     memoryview,
     bytearray,
 )  # what looks like a value that kernels compute with
+_ANNOTATIONS = (types.GenericAlias, types.UnionType, type)
 _MOST_PARTS = MAX_PARAMETER_BYTES // 8  # of one argument; each leaf is a parameter of the machine code
+_DEEPEST = 50  # in each other
 
 
 def _of_parts(name: str, value: Any, said: Structure | None, outer: Sequence[Any]) -> Typed | None:
@@ -228,14 +231,19 @@ def _of_parts(name: str, value: Any, said: Structure | None, outer: Sequence[Any
         raise ArgumentError(WrongStructure(name, str(said), describe(value) if form is None else str(form)))
     if form is None:
         return None
-    if any(value is each for each in outer):
-        raise ArgumentError(UnsupportedArgument(name, f"{form}, which holds itself", "pass what ends"))
-    if form.count > _MOST_PARTS:
-        raise ArgumentError(UnsupportedArgument(name, str(form), _way_out(name, value)))
+    _check_form(name, value, form, outer)
     parts = zip(held_by(value, form), said_of_parts(form, said, marked_parts(form.kind)))
     inside = (*outer, value)
     rows = [_reader(place_in(name, form, k), meaning, inside)(part) for k, (part, meaning) in enumerate(parts)]
     return StructureArg(form, tuple([kind for kind, _ in rows])), _first_in_rank(place for _, place in rows)
+
+
+def _check_form(name: str, value: Any, form: Form, outer: Sequence[Any]) -> None:
+    """Refuse what holds itself, directly or not, or too much."""
+    if any(value is each for each in outer):
+        raise ArgumentError(UnsupportedArgument(name, f"{form}, which holds itself", "pass what ends"))
+    if form.count > _MOST_PARTS or len(outer) > _DEEPEST:
+        raise ArgumentError(UnsupportedArgument(name, str(form), _way_out(name, value)))
 
 
 def _constant(name: str, value: Any, meaning: _Constexpr) -> Typed:
@@ -251,25 +259,25 @@ def _constant(name: str, value: Any, meaning: _Constexpr) -> Typed:
         raise ArgumentError(UnsupportedArgument(name, describe(value), hint)) from None
 
 
-def type_of_example(name: str, value: Any) -> Any:
+def type_of_example(name: str, value: Any, outer: Sequence[Any] = ()) -> Any:
     """Return what an example given to `.specialize` says of a parameter, or of a part; None for a leaf that is no argument."""
-    said = strip(value)
-    if isinstance(said, Tensor | Pointer | DType | Optional | Structure):
+    kind = type(value)  # `isinstance` would ask the object
+    said = strip(value) if kind.__module__ == "typing" or issubclass(kind, _ANNOTATIONS) else value
+    if issubclass(type(said), Tensor | Pointer | DType | Optional | Structure):
         return said
     form = form_of(value)
     if form is None:
         return None
-    if form.count > _MOST_PARTS:
-        raise ArgumentError(UnsupportedArgument(name, str(form), _way_out(name, value)))
+    _check_form(name, value, form, outer)
     keys: Sequence[Any] = form.names or range(form.count)
     places = [place_in(name, form, place) for place in range(form.count)]
-    rows = zip(keys, places, held_by(value, form))
-    return Structure(form.kind, tuple([(key, _part_of_example(place, part)) for key, place, part in rows]))
+    parts = [_part_of_example(*row, (*outer, value)) for row in zip(places, held_by(value, form))]
+    return Structure(form.kind, tuple(zip(keys, parts)))
 
 
-def _part_of_example(name: str, value: Any) -> Any:
-    said = None if isinstance(value, type) else type_of_example(name, value)
-    return said if said is not None else Example(_without_annotation(name, value, ((),))[0])
+def _part_of_example(name: str, value: Any, outer: Sequence[Any]) -> Any:
+    said = None if issubclass(type(value), type) else type_of_example(name, value, outer)
+    return said if said is not None else Example(_without_annotation(name, value, outer)[0])
 
 
 def leaves_of(values: Mapping[str, Any], types: Mapping[str, ArgType]) -> list[Any]:
