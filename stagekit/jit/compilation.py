@@ -112,9 +112,9 @@ def load_cpu(artifact: Artifact, constexprs: Mapping[str, Any], traced: Traced) 
     """Put an object file into this process. traced: what it was compiled from."""
     from stagekit.backends.host import loader
 
-    provide_support()  # the pool
     loaded = loader.load(artifact.code, artifact.entry)
-    return CpuKernel(artifact, loaded.address, loaded.close, constexprs, functools.partial(_place_of_op, traced))
+    place_of = functools.partial(_place_of_op, traced)
+    return CpuKernel(artifact, loaded.address, loaded.close, constexprs, place_of, provide_support)
 
 
 @repeated_deeply

@@ -4,13 +4,15 @@
     kernel.launch((x, y, 3.0), kernel.request(4))
 
 The entry is `entry(args, grid, first, last, scratch)`, see `artifact.py`. It runs a range of blocks, so that the pool can share a
-grid among threads (`backends/launcher/support/pool.py`), each with scratch memory of its own. Where there can be no pool
-(`native_process.is_available`), all blocks run in the calling thread.
+grid among threads (`backends/launcher/support/pool.py`), each with scratch memory of its own. The pool is machine code, which is
+not made for a first launch that is over sooner: until it is there, and where there can be none (`native_process.is_available`),
+blocks run in the calling thread.
 """
 
 from __future__ import annotations
 
 import ctypes
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -31,11 +33,13 @@ _ENTRY_TYPE = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
 )
 
+_WORTH_A_POOL_NS = 20_000_000  # about what it takes to make one
+
 
 class CpuKernel(Kernel):
     """A kernel in this process's memory. closer: called when the kernel is dropped, to free its machine code.
 
-    place_of: gives the place in the source of what the entry reports.
+    place_of: gives the place in the source of what the entry reports. provide_pool: makes the pool, where there can be one.
     """
 
     def __init__(
@@ -45,9 +49,11 @@ class CpuKernel(Kernel):
         closer: Callable[[], None],
         constexprs: Mapping[str, Any] | None = None,
         place_of: Callable[[int], Loc | None] = lambda fault: None,
+        provide_pool: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(artifact, constexprs)
         self._place_of = place_of
+        self._provide_pool = provide_pool
         if artifact.block is None:
             raise InternalError(f"{artifact.kernel_name}: a CPU kernel is compiled for one block size")
         self._address = address
@@ -69,16 +75,28 @@ class CpuKernel(Kernel):
             run(buffer.address, buffer.address + self._slots_end, blocks, shared_bytes)
 
     def _run(self, slots: int, grid: int, blocks: int, shared_bytes: int) -> None:
-        scratch_bytes = self.artifact.scratch_bytes + shared_bytes
-        if native_process.has_functions():
-            values = self._address, ctypes.addressof(self._cost), slots, grid, blocks, scratch_bytes
+        scratch_bytes, done, fault = self.artifact.scratch_bytes + shared_bytes, 0, 0
+        if not native_process.has_functions():
+            done, fault = self._begin(slots, grid, blocks, scratch_bytes)
+        if done < blocks and not fault:
+            values = self._address, ctypes.addressof(self._cost), slots, grid, done, blocks, scratch_bytes
             fault = native_process.process().run_blocks(*values)
-        else:
-            memory = (ctypes.c_char * (scratch_bytes + SCRATCH_ALIGN - 1))()
-            start = ctypes.addressof(memory)
-            fault = self._entry(slots, grid, 0, blocks, start + -start % SCRATCH_ALIGN)
         if fault:
             self._fail(fault)
+
+    def _begin(self, slots: int, grid: int, blocks: int, scratch_bytes: int) -> tuple[int, int]:
+        """Run blocks in this thread, twice as many each time, until there is a pool; return how many have run, and the fault."""
+        memory = (ctypes.c_char * (scratch_bytes + SCRATCH_ALIGN - 1))()
+        scratch = ctypes.addressof(memory) + -ctypes.addressof(memory) % SCRATCH_ALIGN
+        before, done, fault = time.perf_counter_ns(), 0, 0
+        while done < blocks and not fault and not native_process.has_functions():
+            last = min(2 * done or 1, blocks)
+            fault, done = self._entry(slots, grid, done, last, scratch), last
+            elapsed = time.perf_counter_ns() - before
+            self._cost.value = elapsed / done
+            if elapsed > _WORTH_A_POOL_NS and done < blocks:
+                self._provide_pool()
+        return done, fault
 
     def _record(self, slots: int, grid: int, blocks: int, shared_bytes: int) -> None:
         """Run a kernel that writes records. Its last parameter is record memory that no other launch uses meanwhile."""

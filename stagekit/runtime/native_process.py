@@ -142,7 +142,7 @@ def _environment() -> dict[bytes, bytes] | None:
     return variables if is_plain else None
 
 
-_RUN_BLOCKS = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 5, ctypes.c_int64, ctypes.c_int64)
+_RUN_BLOCKS = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 3)
 
 # The process --------------------------------------------------------------------------------------------------------
 
@@ -207,9 +207,9 @@ class Process:
         for name in addresses.keys() & tables.PROCESS.keys():
             self.set(name, addresses[name])
 
-    def run_blocks(self, code: int, cost: int, slots: int, grid: int, blocks: int, scratch_bytes: int) -> int:
-        """Run the blocks of a CPU kernel, with the pool if that is quicker; return 0 or a fault. The functions must be there."""
-        fault: int = self._run_blocks(self.address, code, cost, slots, grid, blocks, scratch_bytes)
+    def run_blocks(self, *values: int) -> int:
+        """Call the machine code of this name, which must be there, with all its parameters but the first; return 0 or a fault."""
+        fault: int = self._run_blocks(self.address, *values)
         return fault
 
     def add_exchange(

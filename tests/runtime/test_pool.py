@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stagekit.diagnostics import StagekitError
-from stagekit.runtime import pool
+from stagekit.runtime import cpu, native_process, pool
 from stagekit.runtime.errors import BarrierError
 from tests.runtime.handmade import OUT, VISIT, MakeKernel
 
@@ -48,6 +48,23 @@ def test_every_block_runs_once(
         kernel.launch((out, work), kernel.request(blocks))
 
     np.testing.assert_array_equal(out, 3)
+
+
+@pytest.mark.parametrize("worth_ns", [0, 10**15])
+@pytest.mark.parametrize("blocks", [1, 2, 3, 100, 1000])
+def test_the_pool_is_made_when_a_launch_lasts(
+    make_kernel: MakeKernel, monkeypatch: pytest.MonkeyPatch, blocks: int, worth_ns: int
+) -> None:
+    kernel, made, out = make_kernel("visit", VISIT), [], np.zeros(blocks, np.int64)
+    monkeypatch.setattr(cpu, "_WORTH_A_POOL_NS", worth_ns)
+    monkeypatch.setattr(native_process, "has_functions", lambda: bool(made))
+    monkeypatch.setattr(kernel, "_provide_pool", lambda: made.append(blocks))
+
+    kernel.launch((out, 10), kernel.request(blocks))
+
+    np.testing.assert_array_equal(out, 1)
+    assert len(made) == (worth_ns == 0 and blocks > 1)
+    assert kernel._cost.value > 0
 
 
 def threads_of(kernel: object, blocks: int, work: int) -> Counter[int]:

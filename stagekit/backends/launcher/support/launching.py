@@ -24,7 +24,7 @@ def run(r: Routine, state: Reg, slots: Reg, grid: Reg, blocks: Reg, shared_bytes
         r.ret(r.call_python_with_ints(record, slots, grid, blocks, shared_bytes))
     scratch_bytes = state.field("scratch_bytes", int64) + shared_bytes
     fault = pool.run_blocks.call(
-        r, process, state.field("code"), state.field("cost"), slots, grid, blocks, scratch_bytes
+        r, process, state.field("code"), state.field("cost"), slots, grid, 0, blocks, scratch_bytes
     )
     r.require(fault != tables.RAISED)
     with r.if_then(fault != 0):

@@ -1,6 +1,6 @@
 """Launches on the CPU: in the calling thread, or shared with a pool of threads that know nothing of Python.
 
-    run_blocks(process, code, cost, slots, grid, blocks, scratch_bytes)     from a launcher, and from Python by ctypes
+    run_blocks(process, code, cost, slots, grid, first, last, scratch_bytes)     from a launcher, and from Python by ctypes
 
 A launch is shared where it lasts longer than handing over. Nobody knows beforehand, so the first one begins alone, and looks at
 the clock; later ones go by what a block cost the time before.
@@ -51,14 +51,18 @@ _EVERYBODY, _WOKEN = 0x7FFFFFFF, 2  # threads that a call wakes
 
 
 class BlockLaunch(NamedTuple):
-    """What a launch is made of. cost: where it says what a block costs in ns. thread: of Python, or null while it has the GIL."""
+    """What a launch is made of: the blocks from `first` to before `last`.
+
+    cost: where it says what a block costs in ns. thread: of Python, or null while it has the GIL.
+    """
 
     process: Reg
     code: Reg
     cost: Reg
     slots: Reg
     grid: Reg
-    blocks: Reg
+    first: Reg
+    last: Reg
     scratch_bytes: Reg
     scratch: Reg
     threads: Reg
@@ -76,15 +80,15 @@ class BlockLaunch(NamedTuple):
         self.cost.store((measured < _LEAST_NS).select(r.number(_LEAST_NS, float64), measured))
 
 
-@function(int32, tables.PROCESS, PTR, PTR, PTR, PTR, int64, int64)
+@function(int32, tables.PROCESS, PTR, PTR, PTR, PTR, int64, int64, int64)
 def run_blocks(
-    r: Routine, process: Reg, code: Reg, cost: Reg, slots: Reg, grid: Reg, blocks: Reg, scratch_bytes: Reg
+    r: Routine, process: Reg, code: Reg, cost: Reg, slots: Reg, grid: Reg, first: Reg, last: Reg, scratch_bytes: Reg
 ) -> None:
     """Run the blocks of a launch, without the GIL unless they are brief; return 0, what the kernel reports, or a fault of
     `native_tables`. cost: what a block cost at the last launch, in ns; 0 before the first.
     """
     known = cost.load(float64)
-    is_brief = (known > 0.0) & (known * blocks.to(float64) < WORTH_RELEASING_NS)
+    is_brief = (known > 0.0) & (known * (last - first).to(float64) < WORTH_RELEASING_NS)
     threads = r.if_else(is_brief, lambda: r.number(1), lambda: thread_count.call(r, process))
     with r.if_then(threads == 0):
         r.ret(r.number(tables.RAISED, int32))
@@ -92,7 +96,7 @@ def run_blocks(
     is_large = scratch_bytes > SCRATCH_ON_STACK
     on_stack = r.alloca_here(is_large.select(r.number(1), scratch_bytes), tables.SCRATCH_ALIGN)
     scratch = r.if_else(is_large, lambda: _allocate(r, scratch_bytes), lambda: on_stack)
-    launch = BlockLaunch(process, code, cost, slots, grid, blocks, scratch_bytes, scratch, threads, thread)
+    launch = BlockLaunch(process, code, cost, slots, grid, first, last, scratch_bytes, scratch, threads, thread)
     fault = r.if_else(scratch.is_set(), lambda: _run(r, launch), lambda: r.number(tables.NO_MEMORY, int32))
     with r.if_then(is_large):
         r.call_void("free", scratch)
@@ -121,20 +125,20 @@ def thread_count(r: Routine, process: Reg) -> None:
 
 def _run(r: Routine, launch: BlockLaunch) -> Reg:
     """Run a part of the blocks here unless it is known that they last; share the rest if it does."""
-    known, blocks, before = launch.cost.load(float64), launch.blocks, _now(r)
+    known, count, before = launch.cost.load(float64), launch.last - launch.first, _now(r)
 
     def begin() -> tuple[Reg, Reg]:
-        first = (known > 0.0).select(_at_least(r, blocks >> 6, 1), 1)
-        fault = launch.run(r, 0, first)
-        launch.note_cost(r, _now(r) - before, first)
-        return first, fault
+        tried = (known > 0.0).select(_at_least(r, count >> 6, 1), 1)
+        fault = launch.run(r, launch.first, launch.first + tried)
+        launch.note_cost(r, _now(r) - before, tried)
+        return launch.first + tried, fault
 
-    first, fault = r.if_else(launch.is_worth_sharing(blocks), lambda: (r.number(0), r.number(0, int32)), begin)
-    rest = blocks - first
+    first, fault = r.if_else(launch.is_worth_sharing(count), lambda: (launch.first, r.number(0, int32)), begin)
+    rest = launch.last - first
 
     def alone() -> Reg:
-        fault = launch.run(r, first, blocks)
-        launch.note_cost(r, _now(r) - before, blocks)
+        fault = launch.run(r, first, launch.last)
+        launch.note_cost(r, _now(r) - before, count)
         return fault
 
     def go_on() -> Reg:
@@ -166,12 +170,12 @@ def _share(r: Routine, launch: BlockLaunch, first: Reg) -> Reg:
             found.store(job)
     job = found.load(tables.JOB)
     return r.if_else(
-        job.is_null(), lambda: launch.run(r, first, launch.blocks), lambda: _run_job(r, launch, pool, job, first)
+        job.is_null(), lambda: launch.run(r, first, launch.last), lambda: _run_job(r, launch, pool, job, first)
     )
 
 
 def _run_job(r: Routine, launch: BlockLaunch, pool: Reg, job: Reg, first: Reg) -> Reg:
-    before, per_block, count = _now(r), launch.cost.load(float64), launch.blocks - first
+    before, per_block, count = _now(r), launch.cost.load(float64), launch.last - first
     threads = (launch.threads < count).select(launch.threads, count)
     fields = {name: getattr(launch, name) for name in ("code", "slots", "grid", "scratch_bytes")}
     fields |= {"threads": threads, "fault": r.number(0), "owner": r.call(PTR, "pthread_self")}
