@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
@@ -142,7 +143,7 @@ class specializes:
         return self._function if kernel is None else SpecializeMethod(self._function, kernel)
 
 
-class Launchable:
+class Launchable(ABC):
     """What all kinds of kernels share. name: what errors call it. function: the user's.
 
     Its properties show the variant that was used last, or the one for contiguous arrays of the annotated types; no GPU is needed.
@@ -173,14 +174,14 @@ class Launchable:
         return self.function
 
     @property
+    @abstractmethod
     def __stagekit_fixed__(self) -> Mapping[str, Any]:
         """The constexprs that are fixed: a call inside another kernel cannot give them."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def parameters(self) -> Parameters:
         """The parameters of the user's function."""
-        raise NotImplementedError
 
     @property
     def call_signature(self) -> inspect.Signature:
@@ -276,9 +277,9 @@ class Launchable:
 
         return _with_fitting_entry(prepare)
 
+    @abstractmethod
     def _resolve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Resolved:
         """Find out what a call means."""
-        raise NotImplementedError
 
     def _offer(self, key: Any, specialization: Specialized, variant: Variant, kernel: Kernel) -> None:
         """After a launch, have native code for the next one, which here does not check what was captured."""
@@ -287,9 +288,9 @@ class Launchable:
 
     # -- inspection ---------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def _shown(self, target: str = "cuda", choice: Choice | None = None) -> Variant:
         """Return the variant that the properties show: of the last call's types and entry, or the entry of `choice`."""
-        raise NotImplementedError
 
     @hide_frames
     def explain(self) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ LaunchOther = Callable[[Choice], None]
 """Launches another entry of a kernel, with the same arguments."""
 
 
-class Kernel:
+class Kernel(ABC):
     """The part of a launch that all targets share. constexprs: what a grid function may read by name."""
 
     def __init__(self, artifact: Artifact, constexprs: Mapping[str, Any] | None = None) -> None:
@@ -69,9 +70,9 @@ class Kernel:
             self._last_request = key, request
         return request
 
+    @abstractmethod
     def launch(self, arguments: Sequence[Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
         """Run the kernel once, or raise before anything has run. arguments: one per parameter."""
-        raise NotImplementedError
 
     def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest, launch_other: LaunchOther) -> PreparedLaunch:
         """Return a function that launches with these arguments, one per parameter, which it keeps alive.
