@@ -62,7 +62,7 @@ _ELSEWHERE = _by_name({
 # What other systems have and stagekit lacks, and what to do instead.
 _ABSENT = _by_name({
     "softmax": "write it by `sk.reduce_max`, `sk.exp` and `sk.reduce_sum`, as in examples/softmax.py",
-    "flip cat join split": "compute addresses, or use `sk.gather(tile, index)`",
+    "cat concatenate stack": "`sk.join(a, b).reshape(...)` puts pairs together; other parts go to memory one after the other",
     "broadcast_to broadcast": "tiles broadcast where they meet others: `x[:, None]` has shape (M, 1)",
     "expand_dims": "write `x[:, None]`",
     "trans permute transpose": "write `x.T`, or `x.trans(1, 0)`",

@@ -36,10 +36,13 @@ def registers_for(source: Layout, target: Layout) -> list[int] | None:
 
     The layouts may have different shapes: elements count by their index in C order.
     """
-    held, wanted = enumerated(source), enumerated(target)
+    return matching(enumerated(source), enumerated(target))
+
+
+def matching(held: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> list[int] | None:
+    """Return for each register of what is wanted the one in which every thread holds it; None if some has none."""
     found = []
-    for register in range(target.count):
-        column = wanted[:, register : register + 1]
+    for column in np.moveaxis(wanted[:, :, None], 1, 0):
         matches = ((held == column) | (column < 0)).all(axis=0)
         if not matches.any():
             return None
@@ -59,7 +62,7 @@ def moved(elements: list[Any], source: Layout, target: Layout) -> list[Any]:
     if found is not None:
         return [elements[register] for register in found]
     if is_pointer(elements[0]):
-        return _by_steps(elements, source, lambda steps: moved(steps, source, target))
+        return by_steps(elements, source, lambda steps: moved(steps, source, target))
     dtype = sk._dtype_of(elements[0])
     gap = best_gap((source, target), dtype.itemsize) if source.shape == target.shape else 0
     scratch = Scratch(source.shape, gap, dtype)
@@ -70,7 +73,7 @@ def moved(elements: list[Any], source: Layout, target: Layout) -> list[Any]:
     return result
 
 
-def _by_steps(pointers: list[Any], layout: Layout, carry: Callable[[list[Any]], list[Any]]) -> list[Any]:
+def by_steps(pointers: list[Any], layout: Layout, carry: Callable[[list[Any]], list[Any]]) -> list[Any]:
     """Return what `carry` makes of pointers, which is given how far they are from the argument that they were computed from."""
     if (start := sk._start_of(pointers)) is None:
         hint = "reshape, repeat and add indices first, then the pointer: `x + (rows[:, None] * n + columns[None, :])`"
@@ -81,7 +84,7 @@ def _by_steps(pointers: list[Any], layout: Layout, carry: Callable[[list[Any]], 
 def element_at(elements: list[Any], layout: Layout, index: list[Any]) -> Any:
     """Return, in every thread, the element of a tile at an index, a number for each axis."""
     if is_pointer(elements[0]):
-        return _by_steps(elements, layout, lambda steps: [element_at(steps, layout, index)])[0]
+        return by_steps(elements, layout, lambda steps: [element_at(steps, layout, index)])[0]
     scratch = Scratch(layout.shape, 0, sk._dtype_of(elements[0]))
     scratch.store(elements, layout)
     wait(layout.threads)

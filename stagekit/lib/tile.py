@@ -32,8 +32,9 @@ from typing import Any
 
 import stagekit as sk
 from stagekit.lib.conversion import element_at, is_pointer, moved
+from stagekit.lib.indexing import Index, cut_elements, cut_form, index_of
 from stagekit.lib.layout import Layout, Shape, blocked
-from stagekit.lib.placing import MAX_AXES, is_int, layout_for, plain_int, require_dtype
+from stagekit.lib.placing import MAX_AXES, is_int, layout_for, plain_int, regrouped, require_dtype
 from stagekit.lib.weak import RULES, Form, Ramp, Rule, is_alike, reshaped, scalar, spread
 
 Traced = Any  # a run-time scalar or pointer, while a kernel is specialised
@@ -243,28 +244,25 @@ class Tile:
 
     @sk._direct
     def __getitem__(self, index: Any) -> Any:
-        """Return the tile with new axes of extent 1 where the index has None, and all of an axis where it has `:`.
+        """Return what an index takes of the tile, by NumPy's rules: static slices, integers, None for a new axis, `...`.
 
         Where it has an integer for each axis, return one element, a number.
         """
-        given = index if isinstance(index, tuple) else (index,)
-        if all(each is None or _is_all(each) for each in given):
-            return self._with_axes(given)
-        return _element(self, given)
-
-    def _with_axes(self, index: tuple[Any, ...]) -> Tile:
-        axes = sum(each is not None for each in index)
-        if axes > self.ndim or self.ndim + len(index) - axes > MAX_AXES:
-            text = f"the index [{_written(index)}] of a tile of shape {self.shape}"
-            sk._refuse_shape(
-                text, f"a tile has as many axes as its index has `:`, and at most {MAX_AXES} with the new ones"
-            )
-        tile = self
-        for axis, each in enumerate(index):
-            if each is None:
-                form = tile.form and reshaped(tile.form, functools.partial(_inserted, axis))
-                tile = Tile(tile._held, tile.layout.expanded(axis), form)
+        wanted = index_of(index, self.shape)
+        if not wanted.shape:
+            number = element_at(self.elements, self.layout, [cut.start for cut in wanted.cuts])
+            return repeated(number, layout_for((1,) * len(wanted.new))) if wanted.new else number
+        tile = self if wanted.is_whole(self.shape) else self._cut(wanted)
+        for axis in wanted.new:
+            form = tile.form and reshaped(tile.form, functools.partial(_inserted, axis))
+            tile = Tile(tile._held, tile.layout.expanded(axis), form)
         return tile
+
+    def _cut(self, index: Index) -> Tile:
+        layout = layout_for(index.shape)
+        if self.form:
+            return Tile((), layout, cut_form(self.form, index.cuts))
+        return tile_of(cut_elements(self.elements, self.layout, index.cuts, layout), layout)
 
     @sk._direct
     def reshape(self, *shape: Any) -> Tile:
@@ -272,6 +270,9 @@ class Tile:
         wanted = _new_shape(self, shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape)
         if wanted == self.shape:
             return self
+        same = None if self.form else regrouped(self.layout, wanted, sk._vector_width())
+        if same is not None:
+            return Tile(self._held, same) if same.widths == self.layout.widths else tile_of(self.elements, same)
         layout = layout_for(wanted)
         if self.form and self.ndim == 1:
             steps = [math.prod(wanted[axis + 1 :]) for axis in range(len(wanted))]
@@ -409,14 +410,6 @@ def _inserted(axis: int, strides: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*strides[:axis], 0, *strides[axis:])
 
 
-def _is_all(index: Any) -> bool:
-    return isinstance(index, slice) and index.start is index.stop is index.step is None
-
-
-def _written(index: tuple[Any, ...]) -> str:
-    return ", ".join(":" if _is_all(each) else repr(each) for each in index)
-
-
 def _step(stride: Any, number: int) -> Any:
     return number * stride if isinstance(stride, numbers.Integral) else _MULTIPLY(stride, number)
 
@@ -431,24 +424,6 @@ def _new_shape(tile: Tile, shape: Any) -> Shape:
         hint = f"give 1 to {MAX_AXES} compile-time ints whose product is {tile.extent}"
         sk._refuse_shape(f"reshape to {tuple(shape)} of a tile of shape {tile.shape}", hint)
     return found
-
-
-def _is_place(index: Any) -> bool:
-    """Return whether an index is an integer: tiles and pointers have the dtype of their elements."""
-    dtype = None if isinstance(index, Tile) or is_pointer(index) else getattr(index, "dtype", None)
-    return is_int(index) or (isinstance(dtype, sk.DType) and dtype.is_integer)
-
-
-def _element(tile: Tile, index: tuple[Any, ...]) -> Any:
-    """Return one element of a tile, a number that each thread has, by way of shared memory."""
-    if len(index) != tile.ndim or not all(map(_is_place, index)):
-        hint = "give `None` or `:` for axes, or an integer for each axis; reduce its elements by `sk.reduce_sum(v)` and the like"
-        sk._refuse_index(f"a tile of shape {tile.shape} cannot be indexed so", hint)
-    for axis, (each, extent) in enumerate(zip(index, tile.shape)):
-        if is_int(each) and not -extent <= each < extent:
-            sk._refuse_index(f"index {each} is outside axis {axis} of a tile of shape {tile.shape}", "")
-    place = [each + extent if is_int(each) and each < 0 else each for each, extent in zip(index, tile.shape)]
-    return element_at(tile.elements, tile.layout, place)
 
 
 @sk._direct

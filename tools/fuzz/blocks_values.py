@@ -24,7 +24,7 @@ _MOST_COMBINED = 260  # elements, more often than not: CPython calls a user's fu
 _OF_PLACES = {"argmax": int64, "argmin": int64, "any": bool_, "all": bool_, "count_nonzero": int32}
 _REARRANGED = {
     "cumsum": 2, "cumprod": 2, "scan": 4, "sort": 1, "argsort": 1, "topk": 1, "histogram": 2, "gather": 4, "rand": 1,
-    "randint": 1, "shaped": 4,
+    "randint": 1, "shaped": 4, "flipped": 2, "joined": 2,
 }  # fmt: skip
 _ALONG = {"sum": 3, "max": 2, "min": 1, "cumsum": 2, "scan": 2, "reduce": 1}
 _MOST_SHAPED = 1024  # elements of a tile of two axes
@@ -249,6 +249,10 @@ class Values:
         if kind == "shaped" and self.extents[x] <= _MOST_SHAPED:
             (flat, dtype), extent = self.plane(self.shape(x), tile), self.extents[x]
             return ["shaped", flat, [extent]], dtype
+        if kind == "flipped":
+            return (["call", "sk.flip", value] if is_flagged else ["part", value, "::-1"]), dtype
+        if kind == "joined" and 2 * self.extents[x] <= _MOST_SHAPED:
+            return self.joined(x, tile), dtype
         if kind == "rand":
             return ["rand", self.random.randint(0, 2**40), ["cast", "int64", value]], float32
         if kind == "randint":
@@ -256,6 +260,20 @@ class Values:
         y = self.extent()
         source, dtype = self.tile(y, 1)
         return ["gather", source, ["bin", "%", ["cast", "int64", value], ["lit", self.extents[y]]]], dtype
+
+    def joined(self, x: int, tile: Typed) -> Tree:
+        """Draw as many elements of two tiles that are put together, or of one whose pairs are exchanged."""
+        (value, dtype), extent = tile, self.extents[x]
+        if extent % 2 == 0 and self.chance(0.4):
+            halves = ["call", "sk.split", ["shaped", value, [extent // 2, 2]]]
+            pairs = ["call", "sk.join", ["part", halves, "1"], ["part", halves, "0"]]
+            return ["shaped", pairs, [extent]]
+        both = ["call", "sk.join", value, ["cast", spelled(dtype), self.tile(x, 0)[0]]]
+        step = self.random.choice((1, 2, -1, -2))
+        first = self.random.randint(0, 2 * extent - 1 - (extent - 1) * abs(step))
+        last = first + (extent - 1) * abs(step)
+        begin, end = (first, last + 1) if step > 0 else (last, first - 1)
+        return ["part", ["shaped", both, [2 * extent]], f"{begin}:{end if end >= 0 else ''}:{step}"]
 
     # -- tiles of two axes ----------------------------------------------------------------------------------------------
 
@@ -287,6 +305,10 @@ class Values:
         if self.chance(0.1):
             element = ["part", tile[0], f"{self.random.randrange(shape[0])}, {self.random.randrange(shape[1])}"]
             return self.combined(tile, (element, tile[1]), lambda: self.comparison(tile, (element, tile[1])))
+        if self.chance(0.15):
+            at = self.random.randrange(shape[1 - axis])
+            line = ["part", tile[0], f"{at}" if axis else f":, {at}:{at + 1}"]
+            return self.combined(tile, (line, tile[1]), lambda: self.comparison(tile, (line, tile[1])))
         found, dtype, is_whole = self.of_axis(axis, tile)
         other = found if is_whole else ["part", found, place]
         return self.combined(tile, (other, dtype), lambda: self.comparison(tile, (other, dtype)))

@@ -292,6 +292,25 @@ def _dot(_: Any, a: Any, b: Any, acc: Any = None) -> OracleValue:
     return value_of(found, working).to(dtype)
 
 
+# -- other tiles of the same elements -------------------------------------------------------------------------------------
+
+
+def _flip(_: Any, tile: Any, axis: int | None = None) -> OracleValue:
+    return value_of(np.flip(_tile(tile).elements, axis), tile.dtype)
+
+
+def _join(_: Any, a: Any, b: Any) -> OracleValue:
+    if _tile(a).dtype is not _tile(b).dtype:
+        raise refused("join", f"{a.dtype.name} and {b.dtype.name}", "give both one dtype")
+    return value_of(np.stack(np.broadcast_arrays(a.elements, b.elements), axis=-1), a.dtype)
+
+
+def _split(_: Any, tile: Any) -> tuple[OracleValue, OracleValue]:
+    if _tile(tile).ndim < 2 or tile.shape[-1] != 2:
+        raise StagingError(BadShape(f"split of a tile of shape {tile.shape}", "its last axis has extent 2"), UNKNOWN)
+    return value_of(tile.elements[..., 0], tile.dtype), value_of(tile.elements[..., 1], tile.dtype)
+
+
 TILES: dict[Any, Callable[..., Any]] = {
     sk.reduce: _of_axes(_reduce),
     sk.scan: _of_axes(_scan),
@@ -305,6 +324,9 @@ TILES: dict[Any, Callable[..., Any]] = {
     sk.any: _with_axis(_by_numpy(np.any, dtypes.bool_)),
     sk.all: _with_axis(_by_numpy(np.all, dtypes.bool_)),
     sk.dot: _dot,
+    sk.flip: _flip,
+    sk.join: _join,
+    sk.split: _split,
     sk.sort: _sort,
     sk.argsort: _argsort,
     sk.topk: _topk,

@@ -211,24 +211,24 @@ def _element(value: Any, shape: Extents, index: Extents) -> Any:
 
 
 def at_index(elements: Array, index: Any, most: int) -> Any:
-    """Return an array with new axes, or one element, as the index of a tile says."""
-    given = index if isinstance(index, tuple) else (index,)
-    axes = [each for each in given if each is None or (isinstance(each, slice) and each == slice(None))]
-    if (
-        len(axes) == len(given)
-        and elements.ndim + given.count(None) <= most
-        and len(given) - given.count(None) <= elements.ndim
-    ):
-        return elements[given]
-    numbers = [plain(each) for each in given]
+    """Return what an index takes of an array: static slices, integers, new axes and `...`, as of a tile."""
+    given = tuple(map(plain, index if isinstance(index, tuple) else (index,)))
+    has_run_time = any(isinstance(each, OracleScalar) for each in (index if isinstance(index, tuple) else (index,)))
+    if not all(each is None or each is ... or isinstance(each, slice) or _is_integer(each) for each in given):
+        raise StagingError(
+            BadIndex(f"a tile of shape {elements.shape} has no [{index}]", "give None, slices or integers"), UNKNOWN
+        )
     try:
-        if len(numbers) == elements.ndim and all(isinstance(each, int | np.integer) for each in numbers):
-            return elements[tuple(numbers)]
-    except IndexError as error:
+        found = elements[given]
+    except (IndexError, TypeError, ValueError) as error:
         raise StagingError(BadIndex(str(error), ""), UNKNOWN) from None
-    raise StagingError(
-        BadIndex(f"a tile of shape {elements.shape} has no [{index}]", "give None and `:`, or integers"), UNKNOWN
-    )
+    if np.ndim(found) > most or (not np.size(found) and not has_run_time):
+        raise StagingError(BadIndex(f"[{index}] of a tile gives the shape {np.shape(found)}", ""), UNKNOWN)
+    return found
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def value_of(elements: Any, dtype: DType, is_weak: bool = False) -> OracleValue:
