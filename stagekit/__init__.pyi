@@ -242,6 +242,24 @@ class float32(_Value): ...
 class float64(_Value): ...
 class float8_e4m3fn(_Value): ...
 class float8_e5m2(_Value): ...
+def fast_rcp(x: Any) -> Any:
+    '1 / x, to 1 unit in the last place of a float32 on a GPU.'
+def fast_divide(x: Any, y: Any) -> Any:
+    'x / y, to 2 units of a float32 on a GPU; where y is above 2**126 in size, 0, or NaN of an infinite x.'
+def fast_sqrt(x: Any) -> Any:
+    'The square root, to 2 units of a float32 on a GPU.'
+def fast_rsqrt(x: Any) -> Any:
+    '1 / sqrt(x), to 2 units of a float32 on a GPU.'
+def fast_log2(x: Any) -> Any:
+    'The logarithm in base 2: of a float32 on a GPU to 2**-22 absolutely from 0.5 to 2, relatively elsewhere.'
+def fast_log(x: Any) -> Any:
+    'The natural logarithm: `fast_log2` of a float32 on a GPU, times ln 2.'
+def fast_sin(x: Any) -> Any:
+    'The sine: of a float32 on a GPU to 2**-20.5 absolutely from -pi to pi, worse the further away.'
+def fast_cos(x: Any) -> Any:
+    'The cosine: of a float32 on a GPU to 2**-20.5 absolutely from -pi to pi, worse the further away.'
+def fast_tanh(x: Any) -> Any:
+    'The hyperbolic tangent: of a float32 on a GPU to 2**-11 relatively.'
 def floor(x: Any) -> Any:
     'The largest whole number not above `x`. Of an integer: itself.'
 def ceil(x: Any) -> Any:
@@ -304,6 +322,12 @@ def atomic_xor(pointer: Any, value: Any, order: Any = ..., scope: Any = ..., *, 
     'Exclusive-or the bits of `value` into the element. Returns the element from before.'
 def atomic_exchange(pointer: Any, value: Any, order: Any = ..., scope: Any = ..., *, mask: Any = ...) -> Any:
     'Replace the element by `value`. Returns the element from before.'
+def atomic_inc(pointer: Any, limit: Any, order: Any = ..., scope: Any = ..., *, mask: Any = ...) -> Any:
+    'Replace a uint32 element by the next number, or by 0 where it is `limit` or more. Returns the element from before.'
+def atomic_dec(pointer: Any, limit: Any, order: Any = ..., scope: Any = ..., *, mask: Any = ...) -> Any:
+    'Replace a uint32 element by the number before, or by `limit` where it is 0 or more than `limit`. Returns the element from before.'
+def atomic_add_pair(pointer: Any, first: Any, second: Any, order: Any = ..., scope: Any = ..., *, mask: Any = ...) -> Any:
+    'Add to two neighbouring 16-bit floats, the first at a multiple of four bytes; each addition is indivisible by itself. Returns both elements from before. On cuda it is one instruction. On cuda: compute capability 9.0 or above; below that by other instructions.'
 def popcount(x: Any) -> Any:
     'The number of bits of `x` that are 1.'
 def clz(x: Any) -> Any:
@@ -320,6 +344,12 @@ def funnel_shift_right(high: Any, low: Any, amount: Any) -> Any:
     '`high` and `low` side by side, shifted by `amount` modulo the width; to the right, the lower half. Same value twice: a rotation.'
 def byte_perm(low: Any, high: Any, selector: Any) -> Any:
     'Four of the eight bytes of `low` (bytes 0 to 3) and `high` (4 to 7): byte `i` of the result is the one that hex digit `i` of `selector` names, counted from the right, modulo 8.'
+def dp4a(a: Any, b: Any, c: Any) -> Any:
+    '`c` plus the products of the four bytes of `a` and `b`; they are signed in an int32.'
+def dp2a_lo(a: Any, b: Any, c: Any) -> Any:
+    '`c` plus the products of the two halves of `a` and bytes 0 and 1 of `b`.'
+def dp2a_hi(a: Any, b: Any, c: Any) -> Any:
+    '`c` plus the products of the two halves of `a` and bytes 2 and 3 of `b`.'
 def exp(x: Any) -> Any:
     'e to the power of `x`.'
 def fast_exp(x: Any) -> Any:
@@ -442,4 +472,4 @@ def redux_sync_or(mask: Any, value: Any) -> Any:
     'The or of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device. On cuda: compute capability 8.0 or above.'
 def redux_sync_xor(mask: Any, value: Any) -> Any:
     'The xor of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device. On cuda: compute capability 8.0 or above.'
-__all__ = ['ArgumentError', 'Array', 'BarrierError', 'BoundKernel', 'DType', 'Group', 'JitFunction', 'KernelAssertionError', 'LaunchError', 'Pointer', 'Sanitizer', 'Specialization', 'SpecializeError', 'StagekitError', 'StagingError', 'Tensor', 'Tile', 'TiledGroup', '_among_threads', '_block_threads', '_choose', '_combined', '_direct', '_dtype_of', '_in_order', '_in_vectors', '_is_along_x', '_is_for_cpu', '_is_like', '_is_multiple', '_kernel_only', '_lanes', '_linear', '_load_vector', '_method_of_arrays', '_numbers_of', '_of_thread', '_operation', '_refuse_index', '_refuse_shape', '_start_of', '_store_vector', '_takes_vectors', '_vector_width', '_view', '_whole_block', '_with_numbers', 'abs', 'acos', 'acosh', 'activemask', 'all', 'all_sync', 'alloc_local', 'alloc_shared', 'any', 'any_sync', 'arange', 'argmax', 'argmin', 'argsort', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_exchange', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_sub', 'atomic_xor', 'ballot_sync', 'bfloat16', 'bit_reverse', 'block_reduce', 'block_scan', 'bool', 'bool_', 'byte_perm', 'cbrt', 'cdiv', 'ceil', 'ceildiv', 'clz', 'coalesced_threads', 'compile', 'compile_all', 'constexpr', 'copysign', 'cos', 'cosh', 'count_nonzero', 'ctz', 'cuda', 'cumprod', 'cumsum', 'degrees', 'device_entry', 'dot', 'dynamic', 'dynamic_shared', 'erf', 'erfc', 'exp', 'exp2', 'expm1', 'fabs', 'fast_exp', 'fast_exp2', 'fence', 'ffs', 'flip', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'floor', 'fma', 'fmax', 'fmin', 'fmod', 'full', 'function', 'funnel_shift_left', 'funnel_shift_right', 'gamma', 'gather', 'histogram', 'hypot', 'inline', 'inline_asm', 'int16', 'int32', 'int64', 'int8', 'isfinite', 'isinf', 'isnan', 'jit', 'join', 'labeled_partition', 'lane_id', 'ldexp', 'lgamma', 'load', 'log', 'log10', 'log1p', 'log2', 'match_any_sync', 'maximum', 'minimum', 'mulhi', 'num_programs', 'philox', 'popcount', 'pow', 'program_id', 'radians', 'rand', 'randint', 'randn', 'reduce', 'reduce_max', 'reduce_min', 'reduce_sum', 'redux_sync_add', 'redux_sync_and', 'redux_sync_max', 'redux_sync_min', 'redux_sync_or', 'redux_sync_xor', 'remainder', 'rint', 'round', 'rsqrt', 'sanitize', 'scan', 'shfl_down_sync', 'shfl_sync', 'shfl_up_sync', 'shfl_xor_sync', 'sigmoid', 'signbit', 'sin', 'sinh', 'sort', 'speculate', 'split', 'sqrt', 'static_assert', 'static_print', 'static_range', 'store', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'tan', 'tanh', 'threadfence', 'threadfence_block', 'threadfence_system', 'tiled_partition', 'topk', 'trunc', 'uint16', 'uint32', 'uint64', 'uint8', 'warp_id', 'warp_reduce', 'where', 'window', 'zeros']
+__all__ = ['ArgumentError', 'Array', 'BarrierError', 'BoundKernel', 'DType', 'Group', 'JitFunction', 'KernelAssertionError', 'LaunchError', 'Pointer', 'Sanitizer', 'Specialization', 'SpecializeError', 'StagekitError', 'StagingError', 'Tensor', 'Tile', 'TiledGroup', '_among_threads', '_block_threads', '_choose', '_combined', '_direct', '_dtype_of', '_in_order', '_in_vectors', '_is_along_x', '_is_for_cpu', '_is_like', '_is_multiple', '_kernel_only', '_lanes', '_linear', '_load_vector', '_method_of_arrays', '_numbers_of', '_of_thread', '_operation', '_refuse_index', '_refuse_shape', '_start_of', '_store_vector', '_takes_vectors', '_vector_width', '_view', '_whole_block', '_with_numbers', 'abs', 'acos', 'acosh', 'activemask', 'all', 'all_sync', 'alloc_local', 'alloc_shared', 'any', 'any_sync', 'arange', 'argmax', 'argmin', 'argsort', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atomic_add', 'atomic_add_pair', 'atomic_and', 'atomic_cas', 'atomic_dec', 'atomic_exchange', 'atomic_inc', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_sub', 'atomic_xor', 'ballot_sync', 'bfloat16', 'bit_reverse', 'block_reduce', 'block_scan', 'bool', 'bool_', 'byte_perm', 'cbrt', 'cdiv', 'ceil', 'ceildiv', 'clz', 'coalesced_threads', 'compile', 'compile_all', 'constexpr', 'copysign', 'cos', 'cosh', 'count_nonzero', 'ctz', 'cuda', 'cumprod', 'cumsum', 'degrees', 'device_entry', 'dot', 'dp2a_hi', 'dp2a_lo', 'dp4a', 'dynamic', 'dynamic_shared', 'erf', 'erfc', 'exp', 'exp2', 'expm1', 'fabs', 'fast_cos', 'fast_divide', 'fast_exp', 'fast_exp2', 'fast_log', 'fast_log2', 'fast_rcp', 'fast_rsqrt', 'fast_sin', 'fast_sqrt', 'fast_tanh', 'fence', 'ffs', 'flip', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'floor', 'fma', 'fmax', 'fmin', 'fmod', 'full', 'function', 'funnel_shift_left', 'funnel_shift_right', 'gamma', 'gather', 'histogram', 'hypot', 'inline', 'inline_asm', 'int16', 'int32', 'int64', 'int8', 'isfinite', 'isinf', 'isnan', 'jit', 'join', 'labeled_partition', 'lane_id', 'ldexp', 'lgamma', 'load', 'log', 'log10', 'log1p', 'log2', 'match_any_sync', 'maximum', 'minimum', 'mulhi', 'num_programs', 'philox', 'popcount', 'pow', 'program_id', 'radians', 'rand', 'randint', 'randn', 'reduce', 'reduce_max', 'reduce_min', 'reduce_sum', 'redux_sync_add', 'redux_sync_and', 'redux_sync_max', 'redux_sync_min', 'redux_sync_or', 'redux_sync_xor', 'remainder', 'rint', 'round', 'rsqrt', 'sanitize', 'scan', 'shfl_down_sync', 'shfl_sync', 'shfl_up_sync', 'shfl_xor_sync', 'sigmoid', 'signbit', 'sin', 'sinh', 'sort', 'speculate', 'split', 'sqrt', 'static_assert', 'static_print', 'static_range', 'store', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'tan', 'tanh', 'threadfence', 'threadfence_block', 'threadfence_system', 'tiled_partition', 'topk', 'trunc', 'uint16', 'uint32', 'uint64', 'uint8', 'warp_id', 'warp_reduce', 'where', 'window', 'zeros']

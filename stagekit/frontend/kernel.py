@@ -245,6 +245,10 @@ class _Trace:
         launch = self._launch(body)
         style, fixed = self._style(launch)
         block = self._whole_block(fixed)
+        if self.request.options.min_blocks is not None and block is None:
+            why = "how many blocks fit depends on how many threads they have, which is not known"
+            hint = "fix the block by `device_entry(launch=...)`, or leave it out"
+            raise StagingError(BadOption("min_blocks", why, hint), self.loc)
         ordered = self._ordered(body)
         body = ordered.function.body
         asked = [Fact(holds, text, KernelEntry.GENERAL) for holds, text in self.tracer.facts.found()]
@@ -383,6 +387,7 @@ class _Trace:
             "debug": options.debug,
             "lineinfo": options.lineinfo,
             "max_registers": options.max_registers,
+            "min_blocks": options.min_blocks,
             "block": block,
             "align": None if is_usual else aligns,
             "constant": tuple(constant) if any(constant) else None,

@@ -60,6 +60,7 @@ class TraceOptions:
     debug: bool = False
     lineinfo: bool = False
     max_registers: int | None = None
+    min_blocks: int | None = None
     threads: int | str | None = None  # of the block of a block-level kernel; in a trace never the name of a constexpr
     unroll_budget: int = UNROLL_BUDGET
     op_budget: int = OP_BUDGET

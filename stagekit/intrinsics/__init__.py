@@ -1,11 +1,23 @@
 """The records of everything that is not a core op, one file per family; importing this package registers them all."""
 
-from stagekit.intrinsics import atomics, bits, exponentials, index, rounding, sync, tensor, trigonometry, warp
+from stagekit.intrinsics import (
+    approximations,
+    atomics,
+    bits,
+    dot_products,
+    exponentials,
+    index,
+    rounding,
+    sync,
+    tensor,
+    trigonometry,
+    warp,
+)
 from stagekit.intrinsics.registry import all_intrinsics, by_name, define, public_in
 
 FAMILIES = {
-    "math": (exponentials, rounding, trigonometry),
-    "bits": (bits,),
+    "math": (exponentials, rounding, trigonometry, approximations),
+    "bits": (bits, dot_products),
     "index": (index,),
     "sync": (sync,),
     "warp": (warp,),

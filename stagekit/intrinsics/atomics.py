@@ -1,6 +1,7 @@
 """Read, change and write one element in one indivisible step; the result is the value from before.
 
-The hardware does integers (8 to 64 bits) and the addition of float32 and float64. Everything else is an expansion:
+The hardware does integers (8 to 64 bits) and the addition of floats. Everything else is an expansion, on the CPU that of
+16-bit floats too:
 
     atomic_sub(p, v)           ->  atomic_add(p, -v)
     atomic_exchange(p, v: f32) ->  the same on the bits, as uint32
@@ -21,9 +22,11 @@ from stagekit import dtypes
 from stagekit.intrinsics import rounding
 from stagekit.intrinsics.families import ByDtype
 from stagekit.intrinsics.order import ORDERS, SCOPE, order_param
-from stagekit.intrinsics.registry import define, sig
+from stagekit.intrinsics.registry import by_name, define, sig
+from stagekit.intrinsics.terms import Term
 from stagekit.ir import (
     TARGETS,
+    U32,
     Builder,
     CompareKind,
     Effect,
@@ -38,6 +41,7 @@ from stagekit.ir import (
 )
 
 Combine = Callable[[Builder, Value, Value], Value]
+_SPACES = (Space.GLOBAL, Space.SHARED)
 Results = tuple[Value, ...]
 
 
@@ -84,18 +88,18 @@ def _retry(combine: Combine) -> Expand:
     return Expand(build)
 
 
-def _atomic(name: str, by_dtype: ByDtype, doc: str, source: str, *values: str) -> Intrinsic:
-    """Define an operation on one element and `values` (by default one, `value`), with the same lowerings on every target."""
+def _atomic(
+    name: str, by_dtype: ByDtype, doc: str, source: str, *values: str, on_cuda: ByDtype | None = None
+) -> Intrinsic:
+    """Define an operation on one element and `values` (by default one, `value`). on_cuda: what lowerings are others there."""
     args = ("pointer", *(values or ("value",)))
     return define(
         name=name,
         args=args,
-        sigs=tuple(
-            sig([Pointer(d, s), *[d] * (len(args) - 1)], d) for d in by_dtype for s in (Space.GLOBAL, Space.SHARED)
-        ),
+        sigs=tuple(sig([Pointer(d, s), *[d] * (len(args) - 1)], d) for d in by_dtype for s in _SPACES),
         params=(order_param(*ORDERS), SCOPE),
         effects=frozenset({Effect.READ, Effect.WRITE}),
-        lower=dict.fromkeys(TARGETS, by_dtype),
+        lower={**dict.fromkeys(TARGETS, by_dtype), "cuda": {**by_dtype, **(on_cuda or {})}},
         doc=f"{doc} Returns the element from before.",
         source=source,
     )
@@ -135,6 +139,7 @@ atomic_add = _atomic(
     },
     "Add `value` to the element; integers wrap. On cuda the hardware's float32 addition in global memory flushes subnormals.",
     "PTX ISA, atom.add",
+    on_cuda=dict.fromkeys((dtypes.float16, dtypes.bfloat16), Native.ATOMIC_ADD),
 )
 atomic_sub = _atomic(
     "atomic_sub",
@@ -174,8 +179,83 @@ atomic_exchange: Intrinsic = _atomic(
 )
 
 
+def _counting(name: str, native: Native, step: Callable[[Term, Term], Term], doc: str, source: str) -> Intrinsic:
+    """Define a counter of uint32 that wraps at a limit; native on cuda alone. step: the next number of an element and a limit."""
+
+    def next_of(b: Builder, seen: Value, limit: Value) -> Value:
+        return step(Term(b, seen), Term(b, limit)).value
+
+    by_dtype = {dtypes.uint32: _retry(next_of)}
+    return _atomic(name, by_dtype, doc, source, "limit", on_cuda={dtypes.uint32: native})
+
+
+atomic_inc = _counting(
+    "atomic_inc",
+    Native.ATOMIC_INC,
+    lambda old, limit: old.like(0).select_if(old >= limit, old + 1),
+    "Replace a uint32 element by the next number, or by 0 where it is `limit` or more.",
+    "PTX ISA, atom.inc",
+)
+atomic_dec = _counting(
+    "atomic_dec",
+    Native.ATOMIC_DEC,
+    lambda old, limit: limit.select_if(old.equals(0) | (old > limit), old - 1),
+    "Replace a uint32 element by the number before, or by `limit` where it is 0 or more than `limit`.",
+    "PTX ISA, atom.dec",
+)
+
+
+# -- two 16-bit floats ------------------------------------------------------------------------------------------------
+
+
+def _one_by_one(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Results:
+    pointer, first, second = args
+    other = b.offset(pointer, b.constant(1, dtypes.int64))
+    return b.call_one(atomic_add, (pointer, first), params), b.call_one(atomic_add, (other, second), params)
+
+
+def _as_a_word(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Results:
+    """Add both by one instruction, whose operand is a word of two halves."""
+    pointer, *values = args
+    assert isinstance(pointer.type, Pointer)
+    dtype, space = pointer.type.dtype, pointer.type.space
+    low, high = (Term(b, value).bits.cast(dtypes.uint32) for value in values)
+    order, scope = params
+    if order == "seq_cst":  # PTX has it as a fence in front
+        b.call(by_name("fence"), (), (order, scope))
+    sem = "acq_rel" if order == "seq_cst" else order
+    text = f"atom.{sem}.{_PTX_SCOPES[scope]}.{space.value}.add.noftz.{dtype.short}x2 $0, [$1], $2;"
+    word = b.asm(
+        text, "=r,l,r,~{memory}", (pointer, (low | high << 16).value), (U32,), has_side_effects=True, host=None
+    )
+    old = Term(b, word[0])
+    return tuple((old >> shift).cast(dtypes.uint16).bitcast(dtype).value for shift in (0, 16))
+
+
+def _where_float16(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Results:
+    """Add to bfloat16 one by one: compute capability 9.0 brought their instruction."""
+    return (_as_a_word if args[1].type.dtype is dtypes.float16 else _one_by_one)(b, args, params)
+
+
+_PTX_SCOPES = {"block": "cta", "gpu": "gpu", "sys": "sys"}
+
+atomic_add_pair = define(
+    name="atomic_add_pair",
+    args=("pointer", "first", "second"),
+    sigs=tuple(sig([Pointer(d, s), d, d], d, d) for d in (dtypes.float16, dtypes.bfloat16) for s in _SPACES),
+    params=(order_param(*ORDERS), SCOPE),
+    effects=frozenset({Effect.READ, Effect.WRITE}),
+    lower={**dict.fromkeys(TARGETS, Expand(_one_by_one)), "cuda": Expand(_as_a_word)},
+    older=Expand(_where_float16),
+    min_capability=90,
+    doc="Add to two neighbouring 16-bit floats, the first at a multiple of four bytes; each addition is indivisible by itself. "
+    "Returns both elements from before. On cuda it is one instruction.",
+    source="PTX ISA, atom.add.noftz.f16x2, .bf16x2",
+)
+
+
 _ACCESSED = (*dtypes.INTEGER_DTYPES, *dtypes.FLOAT_DTYPES)
-_PLACES = [Pointer(dtype, space) for dtype in _ACCESSED for space in (Space.GLOBAL, Space.SHARED)]
+_PLACES = [Pointer(dtype, space) for dtype in _ACCESSED for space in _SPACES]
 
 atomic_load = define(
     name="atomic_load",

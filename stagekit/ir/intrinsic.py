@@ -83,6 +83,8 @@ class Native(Enum):
     ATOMIC_OR = "atomic_or"
     ATOMIC_XOR = "atomic_xor"
     ATOMIC_EXCHANGE = "atomic_exchange"
+    ATOMIC_INC = "atomic_inc"  # args: pointer, limit -> old value
+    ATOMIC_DEC = "atomic_dec"
     ATOMIC_CAS = "atomic_cas"  # args: pointer, expected, desired -> old value
     FENCE = "fence"  # params: order, scope
 

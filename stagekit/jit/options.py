@@ -16,6 +16,7 @@ from stagekit.runtime.launch_config import Axes, launch_size
 
 OLDEST_CAPABILITY = 75
 MAX_REGISTERS = 255  # of one thread, since compute capability 3.5
+MAX_BLOCKS = 32  # of one multiprocessor at a time, on the largest GPUs
 
 
 class KernelOptions(TypedDict, total=False):
@@ -25,6 +26,7 @@ class KernelOptions(TypedDict, total=False):
     debug: bool
     lineinfo: bool
     max_registers: int | None
+    min_blocks: int | None
     threads: int | str | None
     name: str | None
     target: str | None
@@ -78,6 +80,10 @@ _RULES: Rules = {
         f"an int from 1 to {MAX_REGISTERS}, or None",
         lambda value: value is None or is_int(value, 1, MAX_REGISTERS),
     ),
+    "min_blocks": (
+        f"an int from 1 to {MAX_BLOCKS}, or None",
+        lambda value: value is None or is_int(value, 1, MAX_BLOCKS),
+    ),
     "threads": (
         f"{THREAD_COUNTS}, the name of a constexpr parameter that is one, or None",
         lambda value: value is None or is_thread_count(value) or (type(value) is str and value.isidentifier()),
@@ -104,9 +110,10 @@ def read_options(decorator: str, given: Mapping[str, Any]) -> KernelSettings:
     rest = dict(given)
     name, target = rest.pop("name", None), rest.pop("target", None)
     options = KernelSettings(TraceOptions(**rest), name, target)
-    if options.trace.max_registers is not None and target in ("cpu", "interp"):
-        why = f"`max_registers` is an option of cuda, the target is {target}"
-        raise SpecializeError(BadOption(f"@{decorator}", why, "leave one of them out"))
+    for option in ("max_registers", "min_blocks"):
+        if getattr(options.trace, option) is not None and target in ("cpu", "interp"):
+            why = f"`{option}` is an option of cuda, the target is {target}"
+            raise SpecializeError(BadOption(f"@{decorator}", why, "leave one of them out"))
     return options
 
 

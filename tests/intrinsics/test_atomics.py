@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import stagekit as sk
+from stagekit.backends import ptxas
 from tests.cells import cell
-from tests.places import each_place, run
+from tests.places import each_place, on_cpu, run
 
 INTEGERS = [np.dtype(t) for t in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")]
 FLOATS = [np.dtype(t) for t in ("f2", "f4", "f8", ml_dtypes.bfloat16)]
@@ -131,6 +132,83 @@ def test_a_dtype_without_atomics_is_refused(dtype):
 
     with pytest.raises(sk.StagekitError, match="atomic_add"):
         kernel.specialize(cell=sk.Pointer(dtype)).ir
+
+
+@sk.jit
+def wrap(counters, olds, limit):
+    i = sk.cuda.thread_idx("x")
+    mine = sk.alloc_shared((1,), sk.uint32)
+    if i == 0:
+        mine[0] = 2
+    sk.syncthreads()
+    olds[0, i] = sk.atomic_inc(counters, limit)
+    olds[1, i] = sk.atomic_dec(counters + 1, limit)
+    sk.atomic_inc(mine, limit)
+    sk.syncthreads()
+    if i == 0:
+        counters[2] = mine[0]
+
+
+@each_place
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+@pytest.mark.parametrize("limit", [0, 1, 6, 2**32 - 1])
+def test_counters_wrap_at_their_limit(place, target, limit, monkeypatch):
+    if place is on_cpu:
+        monkeypatch.setenv("STAGEKIT_TARGET", target)
+    start = [2, 2, 0] if limit > 1 else [0, 0, 0]
+    launch = wrap[1, 70]
+    counters, olds = run(place, launch, [np.array(start, np.uint32), np.zeros((2, 70), np.uint32)], np.uint32(limit))
+
+    def after(step, value):
+        seen = []
+        for _ in range(70):
+            seen.append(value)
+            value = step(value)
+        return value, sorted(seen)
+
+    up = lambda x: 0 if x >= limit else x + 1  # noqa: E731
+    down = lambda x: limit if x == 0 or x > limit else x - 1  # noqa: E731
+    expected = [after(up, start[0]), after(down, start[1]), after(up, 2)]
+    assert counters.tolist() == [value for value, _ in expected]
+    assert [sorted(row.tolist()) for row in olds] == [seen for _, seen in expected[:2]]
+
+
+@sk.jit
+def add_pairs(cells, olds, order: sk.constexpr):
+    i = sk.cuda.thread_idx("x")
+    mine = sk.alloc_shared((2,), cells.dtype, align=4)
+    if i < 2:
+        mine[i] = cells.dtype(0)
+    sk.syncthreads()
+    olds[0, i], olds[1, i] = sk.atomic_add_pair(cells, cells.dtype(1), cells.dtype(-2), order=order)
+    sk.atomic_add_pair(mine, cells.dtype(0.5), cells.dtype(0.25), order=order)
+    sk.atomic_add(cells + 2, cells.dtype(1), order=order)
+    sk.syncthreads()
+    if i == 0:
+        cells[3] = mine[0] + mine[1]
+
+
+@each_place
+@pytest.mark.parametrize("order", ["relaxed", "acq_rel", "seq_cst"])
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["float16", "bfloat16"])
+def test_pairs_of_narrow_floats_lose_no_addition(place, dtype, order):
+    cells, olds = run(place, add_pairs[1, 64], [np.zeros(4, dtype), np.zeros((2, 64), dtype)], order)
+
+    assert cells.astype(float).tolist() == [64, -128, 64, 48]
+    assert sorted(olds[0].astype(float).tolist()) == list(range(64))
+    assert sorted(olds[1].astype(float).tolist()) == list(range(-126, 2, 2))
+
+
+@pytest.mark.parametrize("capability", [75, 80, 90])
+@pytest.mark.parametrize(("dtype", "since"), [(sk.float16, 70), (sk.bfloat16, 90)], ids=["float16", "bfloat16"])
+def test_narrow_floats_are_added_by_one_instruction(dtype, since, capability):
+    for order in ("relaxed", "acq_rel", "seq_cst"):
+        kernel = add_pairs.specialize(cells=sk.Tensor((None,), dtype), olds=sk.Tensor((2, None), dtype), order=order)
+        ptx = kernel.compile("cuda", capability=capability).stages["ptx"]
+
+        ptxas.assemble(ptx)
+        assert (f"noftz.{dtype.short}x2" in ptx) == (capability >= since)
+        assert (f"noftz.{dtype.short} " in ptx) == (capability >= since)
 
 
 def test_integer_atomics_are_single_instructions():

@@ -243,10 +243,13 @@ def compare(w: Writer, kind: CompareKind, type_: DType | Type, lanes: Lanes, a: 
     return w.emit(f"icmp {_SIGNED_PREDICATES[kind]} {held} {a}, {b}")
 
 
+_ATOMICS_OF_LLVM = {Native.ATOMIC_EXCHANGE: "xchg", Native.ATOMIC_INC: "uinc_wrap", Native.ATOMIC_DEC: "udec_wrap"}
+
+
 def atomic_operation(native: Native, dtype: DType) -> str:
     """Return what `atomicrmw` calls an atomic on `dtype`: `add`, `fadd`, `umin`, `xchg`."""
-    if native is Native.ATOMIC_EXCHANGE:
-        return "xchg"
+    if native in _ATOMICS_OF_LLVM:
+        return _ATOMICS_OF_LLVM[native]
     name = native.value.removeprefix("atomic_")
     if dtype.is_float:
         return f"f{name}"

@@ -41,8 +41,8 @@ class CudaCode:
 def compile(fn: Function, capability: int) -> CudaCode:
     """Compile `fn` to PTX for GPUs of this compute capability (times ten) and later.
 
-    Reads the attributes `block`, `fastmath`, `max_registers`, `lineinfo`, and `align`: per parameter the alignment of its
-    address in bytes, or 0. Raises StagekitError where the kernel asks for something that this GPU or this installation lacks.
+    Reads the attributes `block`, `fastmath`, `max_registers`, `min_blocks`, `lineinfo`, and `align`: per parameter the alignment
+    of its address in bytes, or 0. Raises StagekitError where the kernel asks for what this GPU or this installation lacks.
     """
     target = GpuTarget(capability)
     entry = entry_name(fn.name)
@@ -125,9 +125,10 @@ def _bind_parameters(e: Emitter, fn: Function) -> str:
 
 def _attributes(fn: Function) -> str:
     """Return the attributes of the kernel. `reqntid`, not `maxntid`: so the driver refuses a launch with another block."""
-    block, max_registers = fn.attribute("block"), fn.attribute("max_registers")
+    block, max_registers, min_blocks = map(fn.attribute, ("block", "max_registers", "min_blocks"))
     wanted = {
         "nvvm.reqntid": ",".join(map(str, block)) if block else None,
         "nvvm.maxnreg": str(max_registers) if max_registers else None,
+        "nvvm.minctasm": str(min_blocks) if min_blocks else None,
     }
     return " ".join(("nounwind", *(f'"{key}"="{value}"' for key, value in wanted.items() if value)))

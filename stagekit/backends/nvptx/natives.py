@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from stagekit.backends.llvm import arith
 from stagekit.backends.nvptx.state import Emitter
-from stagekit.dtypes import DType, bfloat16
+from stagekit.dtypes import DType, bfloat16, float16
 from stagekit.ir import Native, ops
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, WARP
 
@@ -125,7 +125,8 @@ def _atomic(native: Native) -> Rule:
     def rule(e: Emitter, op: ops.IntrinsicOp) -> str:
         pointer, value = op.args
         dtype = pointer.type.dtype
-        if op.params != ("relaxed", "gpu") and (dtype.bits >= 32 or native in _BITWISE):
+        is_one = dtype.bits >= 32 or native in _BITWISE or (dtype.is_float and e.target.capability >= _ADDS[dtype])
+        if op.params != ("relaxed", "gpu") and is_one:
             return _ptx_atomic(e, op, native)
         held, operand = e.pair(value)
         if dtype is bfloat16:  # everywhere else an i16 of its bits, which LLVM cannot add as floats
@@ -151,6 +152,11 @@ def _ptx_atomic(e: Emitter, op: ops.IntrinsicOp, native: Native) -> str:
     dtype = pointer.type.dtype
     if dtype.bits >= 32:
         return _ptx(e, op, native, e.typed(pointer), _ptx_type(native, dtype), e.pair(value))
+    if dtype.is_float:
+        held, bits = e.pair(value)
+        bits = e.w.emit(f"bitcast {held} {bits} to i16")
+        old = _ptx(e, op, native, e.typed(pointer), f"noftz.{dtype.short}", ("i16", bits))
+        return e.w.emit(f"bitcast i16 {old} to {held}")
     # of the 32-bit word around it, the other bits are left alone
     held, operand = e.pair(value)
     place, address = e.type(pointer), e.w.emit(f"ptrtoint {e.typed(pointer)} to i64")
@@ -174,11 +180,12 @@ def _ptx(e: Emitter, op: ops.IntrinsicOp, native: Native, place: str, type_: str
     verb = "exch" if native is Native.ATOMIC_EXCHANGE else native.value.removeprefix("atomic_")
     sem = "acq_rel" if order == "seq_cst" else order
     text = f"atom.{sem}.{_PTX_SCOPES[scope]}.{space}.{verb}.{type_} $0, [$1], $2;"
-    register = {"float": "f", "double": "d", "i64": "l"}.get(value[0], "r")
+    register = {"float": "f", "double": "d", "i64": "l", "i16": "h"}.get(value[0], "r")
     constraints = f"={register},l,{register},~{{memory}}"
     return e.w.emit(f'call {value[0]} asm sideeffect "{text}", "{constraints}"({place}, {" ".join(value)})')
 
 
+_ADDS = {float16: 70, bfloat16: 90}  # the compute capability that brought the addition
 _BITWISE = (Native.ATOMIC_AND, Native.ATOMIC_OR, Native.ATOMIC_XOR)
 
 

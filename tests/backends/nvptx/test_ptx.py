@@ -318,6 +318,14 @@ def test_registers_are_limited_as_asked() -> None:
     assert ptxas.assemble(code.ptx).resources.registers <= 24
 
 
+def test_so_many_blocks_fit_as_asked() -> None:
+    """Of 1,024 threads two blocks leave 32 registers for each."""
+    code = nvptx.compile(elementwise([f32], f32, lambda b, x: x, min_blocks=2, block=(1024, 1, 1)), 80)
+
+    assert ".minnctapersm 2" in code.ptx
+    assert ptxas.assemble(code.ptx).resources.registers <= 32
+
+
 @pytest.mark.parametrize("name", ["add", "mov", "tid", "WARP_SZ", "vprintf", "größe", "_private", "stagekit_text0"])
 def test_any_python_name_is_a_kernel_name(name: str) -> None:
     code = nvptx.compile(elementwise([f32], f32, lambda b, x: x, name=name), 80)
