@@ -1,6 +1,6 @@
 """What stands in the brackets of a tile, by NumPy's rules: `x[:, None]`, `x[::-1, 0:16]`, `x[row]`, `x[i, j]`.
 
-An index is read as a `Cut` for each axis, and the axes that are new. A weak tile is cut by its numbers and costs nothing. One
+An index is read as an `AxisCut` for each axis, and the axes that are new. A weak tile is cut by its numbers and costs nothing. One
 that holds something stays in its threads where these have what the result needs, which the enumerated layouts say; else it goes
 through shared memory, where a cut is another start and other strides.
 """
@@ -24,7 +24,7 @@ from stagekit.lib.weak import Fill, Form, Guard, Ramp
 _ADD, _MULTIPLY = map(sk._operation, ("+", "*"))
 
 
-class Cut(NamedTuple):
+class AxisCut(NamedTuple):
     """What is taken of an axis: `extent` elements from `start` on, by `step`; one, and the axis is gone, where extent is None."""
 
     start: Any
@@ -32,10 +32,10 @@ class Cut(NamedTuple):
     extent: int | None = None
 
 
-class Index(NamedTuple):
+class TileIndex(NamedTuple):
     """An index of a tile. new: the axes of the result that the index adds."""
 
-    cuts: tuple[Cut, ...]
+    cuts: tuple[AxisCut, ...]
     new: tuple[int, ...]
 
     @property
@@ -48,7 +48,7 @@ class Index(NamedTuple):
         return all(cut.extent == extent and cut.step == 1 for cut, extent in zip(self.cuts, shape))
 
 
-def index_of(given: Any, shape: Shape) -> Index:
+def index_of(given: Any, shape: Shape) -> TileIndex:
     """Return what an index of a tile of this shape means. Refused: what is no index, and what is outside."""
     items = given if isinstance(given, tuple) else (given,)
     named = [each for each in items if each is not None and each is not ...]
@@ -59,7 +59,7 @@ def index_of(given: Any, shape: Shape) -> Index:
         text = f"an index of {len(named)} for a tile of shape {shape}"
         sk._refuse_index(text, "it has one for each axis at most, and `...` once")
     full = _filled_up(items, len(shape) - len(named))
-    axes, cuts, kept, new = iter(enumerate(shape)), list[Cut](), 0, list[int]()
+    axes, cuts, kept, new = iter(enumerate(shape)), list[AxisCut](), 0, list[int]()
     for each in full:
         if each is None:
             new.append(kept)
@@ -71,7 +71,7 @@ def index_of(given: Any, shape: Shape) -> Index:
         sk._refuse_shape(
             f"an index of a tile of shape {shape} that gives {kept} axes", f"a tile has at most {MAX_AXES}"
         )
-    return Index(tuple(cuts), tuple(new))
+    return TileIndex(tuple(cuts), tuple(new))
 
 
 def _filled_up(items: tuple[Any, ...], missing: int) -> tuple[Any, ...]:
@@ -88,11 +88,11 @@ def is_place(index: Any) -> bool:
     return is_int(index) or (isinstance(dtype, sk.DType) and dtype.is_integer)
 
 
-def _cut(index: Any, axis: int, extent: int, shape: Shape) -> Cut:
+def _cut(index: Any, axis: int, extent: int, shape: Shape) -> AxisCut:
     if not isinstance(index, slice):
         if is_int(index) and not -extent <= index < extent:
             sk._refuse_index(f"index {index} is outside axis {axis} of a tile of shape {shape}", "")
-        return Cut(plain_int(index) % extent if is_int(index) else sk.int64(index))
+        return AxisCut(plain_int(index) % extent if is_int(index) else sk.int64(index))
     bounds = [index.start, index.stop, index.step]
     if not all(each is None or is_int(each) for each in bounds) or (is_int(index.step) and index.step == 0):
         hint = (
@@ -102,13 +102,13 @@ def _cut(index: Any, axis: int, extent: int, shape: Shape) -> Cut:
     taken = range(extent)[slice(*[None if each is None else plain_int(each) for each in bounds])]
     if not taken:
         sk._refuse_index(f"a slice of axis {axis} of a tile of shape {shape} that takes nothing", "a tile has elements")
-    return Cut(taken.start, taken.step, len(taken))
+    return AxisCut(taken.start, taken.step, len(taken))
 
 
 # -- of weak tiles ----------------------------------------------------------------------------------------------------------
 
 
-def cut_form(form: Form, cuts: Sequence[Cut]) -> Form:
+def cut_form(form: Form, cuts: Sequence[AxisCut]) -> Form:
     """Return the form of what is taken of a weak tile."""
     if isinstance(form, Fill):
         return form
@@ -117,7 +117,7 @@ def cut_form(form: Form, cuts: Sequence[Cut]) -> Form:
     return Guard(tuple([replace(each, ramp=_cut_ramp(each.ramp, cuts)) for each in form.limits]), form.conditions)
 
 
-def _cut_ramp(ramp: Ramp, cuts: Sequence[Cut]) -> Ramp:
+def _cut_ramp(ramp: Ramp, cuts: Sequence[AxisCut]) -> Ramp:
     base, strides = ramp.base, list[Any]()
     for cut, stride in zip(cuts, ramp.strides):
         base = _moved(base, cut.start, stride)
@@ -143,7 +143,7 @@ def _moved(base: Any, start: Any, stride: Any) -> Any:
 
 
 @sk._direct
-def cut_elements(elements: list[Any], source: Layout, cuts: tuple[Cut, ...], target: Layout) -> list[Any]:
+def cut_elements(elements: list[Any], source: Layout, cuts: tuple[AxisCut, ...], target: Layout) -> list[Any]:
     """Return a thread's elements of what is taken of a tile, as `target` has them. elements: those that `source` has."""
     if all(is_int(cut.start) for cut in cuts) and (found := _registers(source, cuts, target)) is not None:
         return [elements[register] for register in found]
@@ -167,7 +167,7 @@ def cut_elements(elements: list[Any], source: Layout, cuts: tuple[Cut, ...], tar
 
 
 @functools.cache
-def _registers(source: Layout, cuts: tuple[Cut, ...], target: Layout) -> list[int] | None:
+def _registers(source: Layout, cuts: tuple[AxisCut, ...], target: Layout) -> list[int] | None:
     """Return for each register of `target` the one of `source` that has its element in the same thread; None if some has none."""
     wanted = enumerated(target)
     index = iter(np.unravel_index(np.maximum(wanted, 0), target.shape))

@@ -32,7 +32,7 @@ from typing import Any
 
 import stagekit as sk
 from stagekit.lib.conversion import element_at, is_pointer, moved
-from stagekit.lib.indexing import Index, cut_elements, cut_form, index_of
+from stagekit.lib.indexing import TileIndex, cut_elements, cut_form, index_of
 from stagekit.lib.layout import Layout, Shape, blocked
 from stagekit.lib.placing import MAX_AXES, is_int, layout_for, plain_int, regrouped, require_dtype
 from stagekit.lib.weak import RULES, Form, Ramp, Rule, is_alike, reshaped, scalar, spread
@@ -258,7 +258,7 @@ class Tile:
             tile = Tile(tile._held, tile.layout.expanded(axis), form)
         return tile
 
-    def _cut(self, index: Index) -> Tile:
+    def _cut(self, index: TileIndex) -> Tile:
         layout = layout_for(index.shape)
         if self.form:
             return Tile((), layout, cut_form(self.form, index.cuts))
