@@ -1,8 +1,8 @@
 """What stands in the brackets of a tile, by NumPy's rules: `x[:, None]`, `x[::-1, 0:16]`, `x[row]`, `x[i, j]`.
 
-An index is read as an `AxisCut` for each axis, and the axes that are new. A weak tile is cut by its numbers and costs nothing. One
-that holds something stays in its threads where these have what the result needs, which the enumerated layouts say; else it goes
-through shared memory, where a cut is another start and other strides.
+An index is read as an `AxisCut` for each axis, and the axes that are new. A weak tile is cut by its numbers and costs nothing.
+One that holds something stays in its threads where these have what the result needs, which the enumerated layouts say; else it
+goes through shared memory, where a cut is another start and other strides.
 """
 
 from __future__ import annotations
