@@ -104,11 +104,13 @@ from stagekit.kernels.scanning import (
     cumsum_of_stretches_kernel,
     cumsum_rows_kernel,
     fill_kernel,
+    stretch_sums_kernel,
+)
+from stagekit.kernels.selective import (
     selective_scan,
     selective_scan_backward,
     selective_scan_backward_kernel,
     selective_scan_kernel,
-    stretch_sums_kernel,
 )
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Everything up to here: running sums of rows and of whole arrays, and the recurrence of selective state spaces.
+"""Everything up to here: running sums of rows and of whole arrays.
 
 A row passes through its program in tiles, with a number that carries on from one tile to the next. A long array is cut into
 tiles, each of a program, which learns from the others what comes before it: one pass over the array. By three passes over as many
@@ -7,18 +7,15 @@ stretches as there are programs nothing depends on which program comes first.
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.fragments import load_piece, store_piece
 from stagekit.kernels.host import (
     STREAMED_TILE,
     Dtype,
     as_rows,
     dtype_of,
     empty,
-    empty_like,
     factory,
     is_on_cpu,
     power_of_two,
@@ -225,182 +222,3 @@ def _cumsum_by_stretches(x: Any, out: Any) -> None:
     ends = sums.reshape((1, programs))
     cumsum_rows_kernel(dtype_of(sums), power_of_two(programs))[1](ends, ends)
     cumsum_of_stretches_kernel(dtype_of(x), STREAMED_TILE)[programs](x, out, sums, stretch)
-
-
-# -- selective scan -----------------------------------------------------------------------------------------------------
-
-SCANNED_TILE = 1024  # steps that are done at once
-
-
-@sk.inline
-def one_after_the_other(first: Any, second: Any) -> Any:
-    """Return two steps h -> a * h + b as one: pairs (a, b)."""
-    (a, b), (c, d) = first, second
-    return a * c, b * c + d
-
-
-@factory
-def selective_scan_kernel(dtype: Dtype, STATES: int, BLOCK: int) -> sk.JitFunction:
-    """Return the kernel `k[channels, batches](u, delta, A, B, C, D, z, out)`; D and z may be None."""
-    batches, channels, length = sk.dynamic("batches"), sk.dynamic("channels"), sk.dynamic("length")
-    Sequences = Annotated[sk.Array, sk.Tensor((batches, channels, length), dtype, strides=(None, None, 1))]
-    Inputs = Annotated[sk.Array, sk.Tensor((batches, STATES, length), dtype, strides=(None, None, 1))]
-    Matrix = Annotated[sk.Array, sk.Tensor((channels, STATES), sk.float32)]
-    Vector = Annotated[sk.Array, sk.Tensor((channels,), sk.float32)]
-
-    @sk.jit
-    def selective_scan(
-        u: Sequences,
-        delta: Sequences,
-        A: Matrix,
-        B: Inputs,
-        C: Inputs,
-        D: Vector | None,
-        z: Sequences | None,
-        out: Sequences,
-    ) -> None:
-        channel, batch = sk.program_id(0), sk.program_id(1)
-        states = sk.alloc_shared((STATES,), sk.float32)  # at the end of the tile before
-        for start in range(0, length, BLOCK):
-            x = load_piece(u[batch, channel], start, length, BLOCK)
-            step = load_piece(delta[batch, channel], start, length, BLOCK)  # 0 past the end, where a is 1 and b is 0
-            y = x * (0 if D is None else D[channel])
-            for n in range(STATES):
-                decay = sk.exp(step * A[channel, n])
-                gain = step * x * load_piece(B[batch, n], start, length, BLOCK)
-                decay, h = sk.scan((decay, gain), one_after_the_other, identity=(1.0, 0.0))
-                h += decay * (states[n] if start > 0 else 0)
-                y += h * load_piece(C[batch, n], start, length, BLOCK)
-                states[n] = sk.gather(h, BLOCK - 1)
-            if z is not None:
-                gate = load_piece(z[batch, channel], start, length, BLOCK)
-                y *= gate * sk.sigmoid(gate)
-            store_piece(out[batch, channel], start, length, y)
-
-    return selective_scan
-
-
-def selective_scan(u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any = None, z: Any = None, *, out: Any = None) -> Any:
-    """Return sum of C[n] * h[n] + D * u, times silu(z); step by step h[n] = exp(delta * A[n]) * h[n] + delta * u * B[n].
-
-    u, delta, z, out: (batches, channels, length), float32, float16 or bfloat16, the last axis without gaps. B, C: (batches,
-    states, length) likewise. A: (channels, states), D: (channels,), float32. out: u, delta or z too. All steps of a tile are done
-    at once, as a scan of pairs. Source: Gu and Dao, Mamba, 2023; Blelloch, Prefix Sums and Their Applications, 1990.
-    """
-    out = empty(u, tuple(u.shape), dtype_of(u)) if out is None else out
-    batches, channels, length = u.shape
-    kernel = selective_scan_kernel(dtype_of(u), A.shape[1], min(SCANNED_TILE, power_of_two(length)))
-    kernel[channels, batches](u, delta, A, B, C, D, z, out)
-    return out
-
-
-@factory
-def selective_scan_backward_kernel(dtype: Dtype, STATES: int, BLOCK: int) -> sk.JitFunction:
-    """Return the kernel `k[channels, batches](g, u, delta, A, B, C, D, z, before, u_gradient, delta_gradient, A_gradient,
-    B_gradient, C_gradient, D_gradient, z_gradient)`; D, z and their gradients may be None. It adds to those of A, B, C and D.
-
-    before: room for the states before each tile but the first, of each sequence.
-    """
-    batches, channels, length = sk.dynamic("batches"), sk.dynamic("channels"), sk.dynamic("length")
-    Sequences = Annotated[sk.Array, sk.Tensor((batches, channels, length), dtype, strides=(None, None, 1))]
-    Inputs = Annotated[sk.Array, sk.Tensor((batches, STATES, length), dtype, strides=(None, None, 1))]
-    Sums = Annotated[sk.Array, sk.Tensor((batches, STATES, length), sk.float32)]
-    Before = Annotated[sk.Array, sk.Tensor((batches, channels, None, STATES), sk.float32)]
-    Matrix = Annotated[sk.Array, sk.Tensor((channels, STATES), sk.float32)]
-    Vector = Annotated[sk.Array, sk.Tensor((channels,), sk.float32)]
-
-    @sk.jit
-    def selective_scan_backward(
-        g: Sequences,
-        u: Sequences,
-        delta: Sequences,
-        A: Matrix,
-        B: Inputs,
-        C: Inputs,
-        D: Vector | None,
-        z: Sequences | None,
-        before: Before,
-        u_gradient: Sequences,
-        delta_gradient: Sequences,
-        A_gradient: Matrix,
-        B_gradient: Sums,
-        C_gradient: Sums,
-        D_gradient: Vector | None,
-        z_gradient: Sequences | None,
-    ) -> None:
-        channel, batch = sk.program_id(0), sk.program_id(1)
-        tiles = sk.cdiv(length, BLOCK)
-        for tile in range(tiles - 1):
-            x = load_piece(u[batch, channel], tile * BLOCK, length, BLOCK)
-            step = load_piece(delta[batch, channel], tile * BLOCK, length, BLOCK)
-            for n in range(STATES):
-                gain = step * x * load_piece(B[batch, n], tile * BLOCK, length, BLOCK)
-                pairs = sk.exp(step * A[channel, n]), gain
-                decay, h = sk.reduce(pairs, one_after_the_other, identity=(1.0, 0.0))
-                before[batch, channel, tile, n] = h + (decay * before[batch, channel, tile - 1, n] if tile > 0 else 0)
-        behind = sk.alloc_shared((STATES,), sk.float32)  # the gradient of the state at the beginning of the tile behind
-        for back in range(tiles):
-            tile = tiles - 1 - back
-            start = tile * BLOCK
-            i = start + sk.arange(0, BLOCK)
-            x = load_piece(u[batch, channel], start, length, BLOCK)
-            step = load_piece(delta[batch, channel], start, length, BLOCK)
-            next_step = load_piece(delta[batch, channel], start + 1, length, BLOCK)
-            slope = load_piece(g[batch, channel], start, length, BLOCK)
-            outer = slope
-            if z is not None:
-                gate = load_piece(z[batch, channel], start, length, BLOCK)
-                slope *= gate * sk.sigmoid(gate)
-            skip = 0 if D is None else D[channel]
-            y, x_slope, step_slope = x * skip, slope * skip, sk.zeros(BLOCK, sk.float32)
-            for n in range(STATES):
-                rate, b = A[channel, n], load_piece(B[batch, n], start, length, BLOCK)
-                c = load_piece(C[batch, n], start, length, BLOCK)
-                gain = step * x * b
-                decay, h = sk.scan((sk.exp(step * rate), gain), one_after_the_other, identity=(1.0, 0.0))
-                h += decay * (before[batch, channel, tile - 1, n] if tile > 0 else 0)
-                pairs = sk.exp(next_step * rate), slope * c
-                decay, h_slope = sk.scan(pairs, one_after_the_other, identity=(1.0, 0.0), reverse=True)
-                h_slope += decay * (behind[n] if back > 0 else 0)
-                behind[n] = sk.gather(h_slope, 0)
-                kept = h - gain  # of the state before: exp(step * rate) * h[t - 1]
-                y += h * c
-                x_slope += h_slope * step * b
-                step_slope += h_slope * (rate * kept + x * b)
-                sk.atomic_add(A_gradient[channel] + n, sk.reduce_sum(h_slope * step * kept))
-                sk.atomic_add(B_gradient[batch, n] + i, h_slope * step * x, mask=i < length)
-                sk.atomic_add(C_gradient[batch, n] + i, slope * h, mask=i < length)
-            if D_gradient is not None:
-                sk.atomic_add(D_gradient + channel, sk.reduce_sum(slope * x))
-            if z is not None and z_gradient is not None:
-                s = sk.sigmoid(gate)
-                store_piece(z_gradient[batch, channel], start, length, outer * y * s * (1 + gate * (1 - s)))
-            store_piece(u_gradient[batch, channel], start, length, x_slope)
-            store_piece(delta_gradient[batch, channel], start, length, step_slope)
-
-    return selective_scan_backward
-
-
-def selective_scan_backward(
-    gradient: Any, u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any = None, z: Any = None
-) -> tuple[Any, ...]:
-    """Return the gradients of u, delta, A, B, C, D and z, from that of `selective_scan` of these; None for D and z that are None.
-
-    gradient: like u. Those of A, B, C and D are float32, sums over channels and batches by atomics, in any order; on a GPU these
-    atomics take most of the time. The states are computed anew, those before each tile first.
-    """
-    batches, channels, length = u.shape
-    states, block = A.shape[1], min(SCANNED_TILE // 2, power_of_two(length))  # in registers
-    before = empty(u, (batches, channels, max(sk.cdiv(length, block) - 1, 1), states), sk.float32)
-    of_z = None if z is None else empty_like(z)
-    sums = [None if each is None else _zeros(each, tuple(each.shape)) for each in (A, B, C, D)]
-    slopes = empty_like(u), empty_like(delta), *sums, of_z
-    kernel = selective_scan_backward_kernel(dtype_of(u), states, block)
-    kernel[channels, batches](gradient, u, delta, A, B, C, D, z, before, *slopes)
-    return slopes
-
-
-def _zeros(like: Any, shape: tuple[int, ...]) -> Any:
-    found, size = empty(like, shape, sk.float32), math.prod(shape)
-    fill_kernel(sk.float32, 1024)[sk.cdiv(size, 1024)](found.reshape((size,)), 0)
-    return found

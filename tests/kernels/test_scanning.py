@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import stagekit as sk
 from stagekit import kernels
 from stagekit.backends import ptxas
-from stagekit.kernels import scanning
+from stagekit.kernels import scanning, selective
 from stagekit.testing import force_entry
 from tests.kernels.rows import DTYPES, assert_near, each_place, few, lengths, rows, run, tiles
 
@@ -117,7 +117,7 @@ def test_the_gradients_of_a_selective_scan_are_those_of_its_recurrence(place, da
     expected = numpy_selective_scan_backward(g, u, delta, A, B, C, D, z)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(scanning, "SCANNED_TILE", data.draw(st.sampled_from([32, 1024])))
+        patched.setattr(selective, "SCANNED_TILE", data.draw(st.sampled_from([32, 1024])))
         found = run(place, kernels.selective_scan_backward, g, u, delta, A, B, C, D, z)
 
     for actual, exact in zip(found, expected, strict=True):
