@@ -11,7 +11,7 @@ import numpy as np
 
 from stagekit.diagnostics import counted
 from stagekit.frontend import arrays, containers, objects
-from stagekit.frontend.errors import BadIndex, StaticFailure, UnboundLocal, UnsupportedSyntax
+from stagekit.frontend.errors import BadIndex, StaticFailure, TableStore, UnboundLocal, UnsupportedSyntax
 from stagekit.frontend.evaluation import UNROLL, Site, evaluate, user_method
 from stagekit.frontend.iteration import items_of
 from stagekit.frontend.journal import MISSING
@@ -145,7 +145,7 @@ def target_item(site: Site, owner: Any, index: Any) -> Assignable:
     item, method = objects.item, user_method(site.tracer, owner, "__setitem__")
     if method is not None:
         return Assignable(lambda: item(site, owner, index), lambda value: site.invoke(method, [owner, index, value]))
-    if holds_run_time(index):
+    if holds_run_time(index) and not isinstance(owner, np.ndarray):
         raise site.needs_static("the index of a Python container", index, UNROLL)
     return Assignable(lambda: site.read(item(site, owner, index)), lambda value: _put_item(site, owner, index, value))
 
@@ -155,9 +155,9 @@ _ASSIGNABLE = "items of lists, dicts and array arguments can be assigned"
 
 def _put_item(site: Site, owner: Any, index: Any, value: Any) -> None:
     if not isinstance(owner, list | dict):
-        is_array = isinstance(owner, np.ndarray)
-        hint = "it is known at compile time only: use `sk.alloc_local(shape, dtype)`" if is_array else _ASSIGNABLE
-        raise site.error(BadIndex(f"an item of {describe(owner)} cannot be assigned", hint))
+        if isinstance(owner, np.ndarray):
+            raise site.error(TableStore())
+        raise site.error(BadIndex(f"an item of {describe(owner)} cannot be assigned", _ASSIGNABLE))
     shown = ast.unparse(site.node) if isinstance(site.node, ast.Subscript) else f"[{index!r}]"
     site.tracer.check_mutable(owner, f"`{shown} = ...`", site.loc)
     if isinstance(owner, dict) and not site.static(operator.contains, owner, index):

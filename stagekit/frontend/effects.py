@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from stagekit.diagnostics import LIBRARY
-from stagekit.frontend.errors import BadCall
+from stagekit.frontend.errors import BadCall, TableStore
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.tracer import Frame
 from stagekit.ir import Pointer, Space, Value
@@ -42,6 +42,8 @@ def load(
 
 
 def store(site: Site, pointer: Value, value: Value, mask: Value | None = None, align: int | None = None) -> None:
+    if pointer.type.space is Space.CONSTANT:  # type: ignore[union-attr]
+        raise site.error(TableStore())
     act(site, lambda: site.tracer.builder.store(pointer, value, mask, align=align), (pointer,))
 
 

@@ -185,6 +185,12 @@ class CaptureTooLarge(Diagnostic):
     help = "pass it to the kernel as an argument"
 
 
+class TableStore(Diagnostic):
+    title = "A captured array would be changed"
+    label = "a NumPy array that is no argument is constant: its numbers are part of the code"
+    help = "pass it to the kernel, or take memory from `sk.alloc_local(shape, dtype)`"
+
+
 class SealedMutation(Diagnostic):
     title = "A joined container would be changed"
     label = "{what}: {why}"

@@ -36,6 +36,7 @@ from stagekit.frontend.numbers import default_dtype, is_numeric
 from stagekit.frontend.overloads import chosen
 from stagekit.frontend.parts import describe
 from stagekit.frontend.source import name_given_to
+from stagekit.frontend.tables import table_of
 from stagekit.frontend.values import Address, Array, Extent, Number, StaticRange, holds_run_time
 from stagekit.frozen import frozen
 from stagekit.ir import Effect, Space, Value, Vector, has_effect
@@ -347,6 +348,15 @@ def window(site: Site, array: Any, start: Any, shape: Any) -> Array:
     if any(size < 1 for size in known):
         raise site.error(BadCall(f"a window of {known}", "give sizes of at least 1"))
     return arrays.window(site, array, starts, known)
+
+
+@staged
+def table(site: Site, values: Any) -> Array:
+    """A captured NumPy array as an array of the kernel that is part of its code: `sk.load(sk.table(CODES) + tile)`.
+
+    To index it, `CODES[i]` does; this is for pointers. values: known at compile time, at most 4 MiB. Nothing can be stored to it.
+    """
+    return table_of(site, values)
 
 
 @staged

@@ -25,6 +25,7 @@ from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.parts import describe
 from stagekit.frontend.source import remembered
 from stagekit.frontend.state import lookup, own_attributes
+from stagekit.frontend.tables import table_of
 from stagekit.frontend.tracer import CLOSE, Tracer, suggest
 from stagekit.frontend.values import (
     STAND_INS,
@@ -245,8 +246,7 @@ def item(site: Site, owner: Any, index: Any, /) -> Any:
         return rangeloop.item(site.tracer, owner, index, site.loc)
     if holds_run_time(index):
         if isinstance(owner, np.ndarray):
-            hint = "pass the array to the kernel as an argument: a captured one is known at compile time only"
-            raise site.error(BadIndex("a captured NumPy array with an index known at run time", hint))
+            return arrays.load_item(site, table_of(site, owner), index)
         raise site.needs_static("the index of a Python container", index, UNROLL)
     if isinstance(owner, STAND_INS):
         raise site.error(BadIndex(f"{describe(owner)} cannot be indexed", ""))

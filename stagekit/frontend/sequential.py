@@ -39,6 +39,7 @@ from stagekit.ir.core import has_effect
 from stagekit.ir.rewriter import rewrite
 
 _MEMORY = frozenset({Effect.READ, Effect.WRITE})
+_UNSHARED = (Space.LOCAL, Space.CONSTANT)  # what no other thread writes
 
 
 Layout = Mapping[Hashable, Value]
@@ -232,7 +233,7 @@ class _Order:
                 order = _Access(nowhere, False, is_first, Sum(0), op.loc, [], False, acquires, releases)
                 found.setdefault((is_first, acquires, releases), order)
             for pointer in flow.pointers_of(op):
-                if pointer.type.space is Space.LOCAL:  # type: ignore[union-attr]
+                if pointer.type.space in _UNSHARED:  # type: ignore[union-attr]
                     continue
                 where = Sum(0) if self.is_rough else self.where(op, pointer)
                 arrays, writes = self.arrays_of(pointer), Effect.WRITE in op.effects

@@ -152,6 +152,7 @@ class Tracer:
     sought: dict[tuple[int, int], Any] = field(default_factory=dict)  # by ids: classes with functions sought in them
     among_threads: dict[str, Loc] = field(default_factory=dict)  # the operations of `note_among_threads`
     lent: dict[int, str] = field(default_factory=dict)  # by id: the names of arguments that hold others
+    tables: dict[bytes, str] = field(default_factory=dict)  # by what they hold, which as text is long
     hints: set[Loc] = field(default_factory=set)  # the `while` loops that were found to depend on run-time values
     grants: dict[tuple[Value, bool], Assigned] = field(default_factory=dict)
     """What the walruses in a condition have assigned where it holds (True), or where it does not (False)."""
@@ -230,6 +231,11 @@ class Tracer:
         """Record what stands for an argument that holds others, which the kernel may not change."""
         self.lent[id(argument)] = name
         self.journal.seal(argument)
+
+    def bytes_of(self, array: Any) -> str:
+        """Return the bytes of an array as hexadecimal text, the same text for the same bytes."""
+        data = array.tobytes()
+        return self.tables.setdefault(data, data.hex())
 
     def check_mutable(self, container: Any, what: str, loc: Loc) -> None:
         """Refuse to change what was made outside the kernel, or what stands for one of two containers."""

@@ -235,6 +235,9 @@ class Builder:
     def alloc(self, dtype: DType, space: Space, count: int | None, align: int, name: str = "") -> Value:
         return self._one(ops.Alloc, {"dtype": dtype, "space": space, "count": count, "align": align}, name)
 
+    def table(self, dtype: DType, data: str, name: str = "") -> Value:
+        return self._one(ops.Table, {"dtype": dtype, "data": data}, name)
+
     # -- control ------------------------------------------------------------------------------------------------
 
     def yield_(self, *values: Value) -> None:

@@ -188,7 +188,7 @@ def _hides(op: Op) -> bool:
 _LOOPS = frozenset({ops.For, ops.While})
 # ops that make pointers of pointers, that access memory by those they read, or that read none
 _SEEN = _LOOPS | {
-    *(ops.If, ops.Yield, ops.Condition, ops.Select, ops.Offset, ops.Load, ops.Store, ops.Alloc),
+    *(ops.If, ops.Yield, ops.Condition, ops.Select, ops.Offset, ops.Load, ops.Store, ops.Alloc, ops.Table),
     *(ops.Constant, ops.Binary, ops.Unary, ops.Cast, ops.Splat, ops.Pack, ops.Extract),
 }
 _MEMORY = frozenset({Effect.READ, Effect.WRITE})

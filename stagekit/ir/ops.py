@@ -251,6 +251,18 @@ class Alloc(Op):
     align: int = attribute()
 
 
+@op("table")
+class Table(Op):
+    """The address of numbers that are part of the code, in CONSTANT space. data: their bytes, as hexadecimal text."""
+
+    dtype: DType = attribute()
+    data: str = attribute()
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data) // 2
+
+
 @op("if")
 class If(Op):
     """Run the body that `condition` chooses; the results are what it yields."""

@@ -26,6 +26,7 @@ class Space(Enum):
     GLOBAL = "global"  # visible to the whole grid
     SHARED = "shared"  # one copy per block
     LOCAL = "local"  # one copy per thread
+    CONSTANT = "constant"  # part of the code: nothing writes it
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)

@@ -181,6 +181,8 @@ def _store(op: ops.Store) -> tuple[Type, ...]:
         _fail(f"store of {op.value.type} to {op.pointer.type}")
     if op.mask is not None and op.mask.type is not BOOL:
         _fail("store mask is not bool")
+    if op.pointer.type.space is Space.CONSTANT:  # type: ignore[union-attr]
+        _fail(f"store to {op.pointer.type}")
     return ()
 
 
@@ -274,7 +276,15 @@ def _alloc(op: ops.Alloc) -> tuple[Type, ...]:
         _fail(f"alloc of {op.count} elements")
     if op.space is Space.GLOBAL and op.count != 0:
         _fail("alloc of global memory, which the launcher gives")
+    if op.space is Space.CONSTANT:
+        _fail("alloc of constant memory, which is a table")
     return (Pointer(op.dtype, op.space),)
+
+
+def _table(op: ops.Table) -> tuple[Type, ...]:
+    if len(op.data) % (2 * op.dtype.itemsize):
+        _fail(f"table of {op.size_bytes} bytes of {op.dtype.name}")
+    return (Pointer(op.dtype, Space.CONSTANT),)
 
 
 def _constant(op: ops.Constant) -> tuple[Type, ...]:
@@ -345,6 +355,7 @@ RULES: dict[type[Op], Rule] = {
     ops.Load: _load,
     ops.Store: _store,
     ops.Alloc: _alloc,
+    ops.Table: _table,
     ops.If: _if,
     ops.For: _for,
     ops.While: _while,

@@ -52,6 +52,8 @@ class _Sinking:
             return False
         if type(op) is not ops.Load:
             return op.effects <= _MOVABLE
+        if op.pointer.type.space is Space.CONSTANT:  # type: ignore[union-attr]
+            return True
         roots = {value for value in flow.upstream([op.pointer], self.comes_from) if value not in self.comes_from}
         return roots <= self.constant
 

@@ -72,6 +72,7 @@ func @every_op(%A: ptr<f32, global>, %n: i64, %x: f32, %flag: bool, %v: vector<4
   %23 = compare.lt %22, %21 : vector<4 x bool>
   %24 = extract %23 {index=3} : bool
   %25 = pack(%x, %2) : vector<2 x f32>
+  %lut = table {dtype=f32, data="0000803f00000040"} : ptr<f32, constant>
   asm() {text="bar.sync 0;", constraints="", has_side_effects=true}
   statement
   %26 = once : f32 thread {

@@ -21,7 +21,7 @@ from stagekit.backends.host.intrinsic import emit_intrinsic
 from stagekit.backends.host.joins import emit_select
 from stagekit.backends.host.loader import check_symbols
 from stagekit.backends.host.loops import emit_for, emit_while
-from stagekit.backends.host.memory import emit_alloc, emit_load, emit_store
+from stagekit.backends.host.memory import emit_alloc, emit_load, emit_store, emit_table
 from stagekit.backends.host.pieces import Plan, plan
 from stagekit.backends.host.pointers import emit_offset
 from stagekit.backends.host.target import OPTIMISATION_LEVEL, Processor, shared_machine, this_processor
@@ -53,6 +53,7 @@ EMITTERS: Mapping[type[Op], Callable[[Warp, Any], None]] = {
     ops.Load: emit_load,
     ops.Store: emit_store,
     ops.Alloc: emit_alloc,
+    ops.Table: emit_table,
     ops.If: emit_if,
     ops.For: emit_for,
     ops.While: emit_while,

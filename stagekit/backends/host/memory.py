@@ -35,6 +35,7 @@ from stagekit.backends.host.stretches import Stretch, pattern_of, runs_of, stret
 from stagekit.backends.host.vectors import as_mask, as_vector, mask_and, splat
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.blocks import when
+from stagekit.backends.llvm.tables import define_table
 from stagekit.backends.llvm.types import memory_type, suffix, vector_of
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
@@ -62,6 +63,10 @@ def emit_alloc(warp: Warp, op: ops.Alloc) -> None:
         pitch = warp.kernel.local_pitch(op)
         base = Gep(base.base, Linear(number(0), tuple(lane * pitch for lane in range(LANES))))
     warp[op.result] = base
+
+
+def emit_table(warp: Warp, op: ops.Table) -> None:
+    warp[op.result] = at(define_table(warp.w.module, op, 0))
 
 
 def _is_branchy(dtype: DType, on: Mask | None, least_bytes: int) -> bool:

@@ -305,7 +305,7 @@ class _Planner:
             return op.rhs in self.constants
         if isinstance(op, ops.IntrinsicOp):
             return op.effects == frozenset({Effect.VARYING})  # an index
-        return isinstance(op, (*_CHEAP, ops.Alloc))
+        return isinstance(op, (*_CHEAP, ops.Alloc, ops.Table))
 
 
 def _free_values(piece: Piece) -> list[Value]:

@@ -205,6 +205,8 @@ class WrittenBytes(Watcher):
 
     def access(self, touch: Touch, value: Any) -> None:
         role = touch.access.role
+        if touch.allocation.space is Space.CONSTANT:
+            return
         is_own = touch.allocation.space is not Space.GLOBAL
         reads = self.watches_reads and (
             role != "write" if is_own else role == "read" and touch.allocation.name in self.outputs

@@ -95,10 +95,17 @@ class Allocation:
         memory.claimed = 1
         return memory
 
+    @classmethod
+    def table(cls, name: str, dtype: DType, data: bytes) -> Allocation:
+        """Return numbers that are part of the code."""
+        held = np.frombuffer(data, np.uint8)
+        base = held.ctypes.data
+        return cls(name, Space.CONSTANT, dtype, held, base, size=len(held), copies=1, is_writable=False)
+
     @property
     def align(self) -> int:
         """Bytes of which the start is surely a multiple. The kernel's own memory lies where it promises to, and no better."""
-        return 1 << 16 if self.space is Space.GLOBAL else self.base & -self.base
+        return 1 << 16 if self.space in (Space.GLOBAL, Space.CONSTANT) else self.base & -self.base
 
     def free(self) -> None:
         """End the allocation: every access through it is a fault from now on."""

@@ -275,6 +275,7 @@ Part = Literal["read", "write", "replaced", "atomic", "load"] | Kind
 Shadow = defaultdict[Part, Crowd]
 """The crowds of one arena, each made when a thread first joins. A kind: where there are atomics that might race."""
 
+_UNSHARED = (Space.LOCAL, Space.CONSTANT)
 _RIVALS: dict[Part, tuple[Part, ...]] = {
     "read": ("write", "atomic"),
     "write": ("read", "atomic", "load"),
@@ -315,7 +316,7 @@ class Races(Watcher):
 
     def access(self, touch: Touch, value: Any) -> None:
         arena, part = touch.allocation.arena, _part(touch.access)
-        if arena.space is Space.LOCAL or arena in self.constant_arenas:
+        if arena.space in _UNSHARED or arena in self.constant_arenas:
             return
         now, shadow = self._now(touch), self.shadows.get(arena)
         if shadow is None:

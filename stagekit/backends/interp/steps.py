@@ -199,6 +199,16 @@ def _alloc(c: Compiler, op: ops.Alloc) -> Built:
     return (local,)
 
 
+def _table(c: Compiler, op: ops.Table) -> Built:
+    result = c.number(op.result)
+    start = Pointers(Allocation.table(op.result.name or "table", op.dtype, bytes.fromhex(op.data)), np.int64(0))
+
+    def bound(values: Values, _: Team) -> None:
+        values[result] = start
+
+    return (bound,)
+
+
 # -- prints and asserts -----------------------------------------------------------------------------------------------
 
 
@@ -257,6 +267,7 @@ STEPS: Builders = {
     ops.Load: _load,
     ops.Store: _store,
     ops.Alloc: _alloc,
+    ops.Table: _table,
     ops.Print: _print,
     ops.Assert: _assert,
     ops.Breakpoint: _breakpoint,

@@ -19,7 +19,7 @@ Lanes = int | None
 _FLOAT_TYPES = {dtypes.float16: "half", dtypes.float32: "float", dtypes.float64: "double"}
 _SUFFIXES = {"half": "f16", "float": "f32", "double": "f64"}
 
-FLAT: Mapping[Space, int] = {Space.GLOBAL: 0, Space.SHARED: 0, Space.LOCAL: 0}
+FLAT: Mapping[Space, int] = dict.fromkeys(Space, 0)
 """LLVM address space numbers of a target whose pointers are all alike."""
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from stagekit import dtypes
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.blocks import branch, phi, when
+from stagekit.backends.llvm.tables import define_table
 from stagekit.backends.llvm.types import lanes_of, memory_type, suffix, vector_of
 from stagekit.backends.llvm.writer import Writer
 from stagekit.backends.nvptx import calls, loops, printf
@@ -218,6 +219,10 @@ def _alloc(e: Emitter, op: ops.Alloc) -> None:
         e.operands[op.result] = _local(e, op) if op.space is Space.LOCAL else e.shared.operands[op]
 
 
+def _table(e: Emitter, op: ops.Table) -> None:
+    e.operands[op.result] = define_table(e.w.module, op, e.w.module.abilities.spaces[Space.CONSTANT])
+
+
 def _local(e: Emitter, op: ops.Alloc) -> str:
     element = memory_type(op.dtype, None)
     align = max(op.align, op.dtype.itemsize)
@@ -250,6 +255,7 @@ RULES: Mapping[type[Op], Callable[[Emitter, Any], None]] = {
     ops.Load: _load,
     ops.Store: _store,
     ops.Alloc: _alloc,
+    ops.Table: _table,
     ops.If: _if,
     ops.For: loops.emit_for,
     ops.While: loops.emit_while,

@@ -13,7 +13,7 @@ from stagekit.backends.nvptx import ptxas_faults
 from stagekit.backends.nvptx.emit import RULES
 from stagekit.backends.nvptx.lineinfo import LineInfo
 from stagekit.backends.nvptx.shared import SharedPlan, plan_shared
-from stagekit.backends.nvptx.state import SPACES, Emitter
+from stagekit.backends.nvptx.state import Emitter, spaces_of
 from stagekit.backends.nvptx.target import TRIPLE, GpuTarget
 from stagekit.backends.shared_memory import refuse_shared
 from stagekit.frozen import frozen
@@ -97,7 +97,7 @@ _TAKEN = re.compile(r"WARP_SZ$|vprintf$|stagekit_")
 def _llvm_text(fn: Function, entry: str, target: GpuTarget) -> tuple[str, SharedPlan]:
     fastmath = bool(fn.attribute("fastmath", False))
     # Compute capability 8.0 brought an instruction that rounds to bfloat16.
-    module = Module(Abilities(SPACES, has_bfloat_rounding=target.capability >= 80, fastmath=fastmath))
+    module = Module(Abilities(spaces_of(fn), has_bfloat_rounding=target.capability >= 80, fastmath=fastmath))
     shared = plan_shared(fn, module)
     w = Writer(module)
     lines = LineInfo(fn, module) if fn.attribute("lineinfo") else None

@@ -6,15 +6,28 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from stagekit.backends.llvm.tables import ALIGN
 from stagekit.backends.llvm.writer import Writer
 from stagekit.backends.nvptx.lineinfo import LineInfo
 from stagekit.backends.nvptx.shared import SharedPlan
 from stagekit.backends.nvptx.target import GpuTarget
-from stagekit.ir import Block, Op, Space, Type, Value
+from stagekit.ir import Block, Function, Op, Space, Type, Value, ops, walk
 from stagekit.ir.intervals import Intervals
 
-SPACES: Mapping[Space, int] = {Space.GLOBAL: 1, Space.SHARED: 3, Space.LOCAL: 5}
-"""LLVM's numbers of the address spaces. Source: LLVM, User Guide for NVPTX Back-end."""
+_GLOBAL, _CONSTANT = 1, 4
+_SPACES: Mapping[Space, int] = {Space.GLOBAL: _GLOBAL, Space.SHARED: 3, Space.LOCAL: 5, Space.CONSTANT: _CONSTANT}
+CONSTANT_BYTES = 64 * 1024  # Source: PTX ISA, constant state space
+
+
+def spaces_of(fn: Function) -> Mapping[Space, int]:
+    """Return LLVM's numbers of the address spaces. Source: LLVM, User Guide for NVPTX Back-end.
+
+    Tables lie in constant memory, or in global memory where they are together larger than that is.
+    """
+    tables = {op.data: op.size_bytes for op in walk(fn.body) if isinstance(op, ops.Table)}
+    placed = sum(-(-size // ALIGN) * ALIGN for size in tables.values())
+    return {**_SPACES, Space.CONSTANT: _CONSTANT if placed <= CONSTANT_BYTES else _GLOBAL}
+
 
 Rules = Mapping[type[Op], Callable[["Emitter", Any], None]]
 
