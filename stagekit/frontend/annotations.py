@@ -17,19 +17,19 @@ from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.frontend.errors import BadAnnotation, SpecializeError
 from stagekit.frontend.markers import MAX_ALIGN, Optional, Pointer, SizeExpr, Tensor, _Constexpr, is_alignment
 from stagekit.frontend.source import without_warnings
-from stagekit.frontend.structures import Structure, is_named_tuple, is_record
+from stagekit.frontend.structures import PartsMarker, is_named_tuple, is_record
 from stagekit.frontend.tracer import suggest
 
-Meaning = Tensor | Pointer | DType | Optional | _Constexpr | Structure | None
-MARKERS = (Tensor, Pointer, DType, Optional, _Constexpr, Structure)
-_OF_RUN_TIME = Tensor | Pointer | DType | Structure
+Meaning = Tensor | Pointer | DType | Optional | _Constexpr | PartsMarker | None
+MARKERS = (Tensor, Pointer, DType, Optional, _Constexpr, PartsMarker)
+_OF_RUN_TIME = Tensor | Pointer | DType | PartsMarker
 
 
 def misfit_of(value: Any) -> str | None:
     """Return what is wrong with the parts of a marker, in words; None if nothing is."""
     if isinstance(value, Optional):
         return misfit_of(value.inner)
-    if isinstance(value, Structure):
+    if isinstance(value, PartsMarker):
         return next((why for _, part in value.parts if (why := misfit_of(part))), None)
     if isinstance(value, Tensor | Pointer) and type(value.dtype) is not DType:
         hint = suggest(shown(value.dtype), [d.name for d in ALL_DTYPES])
@@ -92,17 +92,17 @@ def strip(annotation: Any) -> Any:
 # -- annotations of parts -----------------------------------------------------------------------------------------------
 
 
-def structure_of(annotation: Any) -> Structure | None:
+def structure_of(annotation: Any) -> PartsMarker | None:
     """Return what `tuple[...]`, `list[...]`, or a class by its annotations say of an argument; None where no marker stands."""
     origin, inside = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is tuple or origin is list:
         is_repeated = origin is list or inside[1:] == (...,)
         parts = [(place, _marker(each)) for place, each in enumerate(inside[:1] if is_repeated else inside)]
         is_said = any(said is not None for _, said in parts)
-        return Structure(origin, tuple(parts), is_repeated) if is_said else None
+        return PartsMarker(origin, tuple(parts), is_repeated) if is_said else None
     if isinstance(annotation, type) and (is_record(annotation) or is_named_tuple(annotation)):
         marked = marked_parts(annotation)
-        return Structure(annotation, tuple(marked.items())) if marked else None
+        return PartsMarker(annotation, tuple(marked.items())) if marked else None
     return None
 
 

@@ -40,7 +40,7 @@ from stagekit.frontend.polling import polling_loops
 from stagekit.frontend.sequential import Apart, Equal, Layout, Sequential, sequential
 from stagekit.frontend.source import Source
 from stagekit.frontend.statements import run_body
-from stagekit.frontend.structures import Structure, place_in, put_together, said_of_parts
+from stagekit.frontend.structures import PartsMarker, place_in, put_together, said_of_parts
 from stagekit.frontend.traced import ArgumentsApart, KernelRequest, Traced
 from stagekit.frontend.tracer import RETURN, VALUE, Assumed, Frame, TraceAgain, Tracer
 from stagekit.frontend.values import Address, Array, Extent, Number, Scope
@@ -134,10 +134,10 @@ class _Trace:
             self.tracer.captures.note_contents(arg.value)
             return arg.value
         if isinstance(arg, StructureArg):
-            return self._bind_parts(name, meaning if isinstance(meaning, Structure) else None, arg)
+            return self._bind_parts(name, meaning if isinstance(meaning, PartsMarker) else None, arg)
         return self._bind_leaf(name, meaning if isinstance(meaning, Tensor | Pointer) else None, arg)
 
-    def _bind_parts(self, name: str, structure: Structure | None, arg: StructureArg) -> Any:
+    def _bind_parts(self, name: str, structure: PartsMarker | None, arg: StructureArg) -> Any:
         form = arg.form
         said = said_of_parts(form, structure, marked_parts(form.kind))
         places = [place_in(name, form, place) for place in range(form.count)]

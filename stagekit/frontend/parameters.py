@@ -21,7 +21,7 @@ from stagekit.frontend.annotations import MARKERS, Meaning, classes_of, misfit_o
 from stagekit.frontend.errors import BadAnnotation, BadParameter, SpecializeError
 from stagekit.frontend.markers import Dynamic, Optional, Tensor, _Constexpr
 from stagekit.frontend.source import Snapshot, without_warnings
-from stagekit.frontend.structures import Form, Structure
+from stagekit.frontend.structures import Form, PartsMarker
 from stagekit.frozen import frozen
 
 NOTHING_KNOWN: Mapping[str, Any] = {}
@@ -195,9 +195,9 @@ class Parameters:
         """Return a marker with its quoted sizes replaced by what they mean; anything else unchanged."""
         if isinstance(value, Optional):
             return Optional(self._with_sizes(value.inner, constexprs))
-        if isinstance(value, Structure):
+        if isinstance(value, PartsMarker):
             parts = tuple((key, self._with_sizes(part, constexprs)) for key, part in value.parts)
-            return Structure(value.kind, parts, value.is_repeated)
+            return PartsMarker(value.kind, parts, value.is_repeated)
         if not isinstance(value, Tensor) or not any(isinstance(s, str) for s in (*value.shape, *(value.strides or ()))):
             return value
 

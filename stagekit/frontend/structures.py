@@ -117,7 +117,7 @@ def place_in(outer: str, form: Form, place: int) -> str:
 
 
 @frozen()
-class Structure:
+class PartsMarker:
     """What an annotation or an example says of an argument that holds others. kind: its class.
 
     parts: what is said of each, by its name or its place. is_repeated: the first says what each is, however many there are.
@@ -145,7 +145,7 @@ class Example:
     type: Any
 
 
-def said_of_parts(form: Form, structure: Structure | None, marked: Mapping[str, Any]) -> tuple[Any, ...]:
+def said_of_parts(form: Form, structure: PartsMarker | None, marked: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return what is said of each part, None where nothing is. marked: what the class says of its attributes."""
     if structure is not None and structure.is_repeated:
         return (structure.parts[0][1],) * form.count

@@ -34,7 +34,7 @@ from stagekit.frontend.state import freeze
 from stagekit.frontend.structures import (
     Example,
     Form,
-    Structure,
+    PartsMarker,
     count_slots,
     form_of,
     held_by,
@@ -120,7 +120,7 @@ def _reader(name: str, meaning: Any, outer: Sequence[Any] = ()) -> Reader:
         return lambda value: _NONE if value is None else inner(value)
     if isinstance(meaning, _Constexpr):
         return lambda value: _constant(name, value, meaning)
-    if isinstance(meaning, Structure):
+    if isinstance(meaning, PartsMarker):
         return lambda value: _of_parts(name, value, meaning, outer) or _NONE  # of another form it is refused
     if isinstance(meaning, DType):
         fixed = (ScalarArg(meaning), None)
@@ -224,7 +224,7 @@ _MOST_PARTS = MAX_PARAMETER_BYTES // 8  # of one argument; each leaf is a parame
 _DEEPEST = 50  # in each other
 
 
-def _of_parts(name: str, value: Any, said: Structure | None, outer: Sequence[Any]) -> Typed | None:
+def _of_parts(name: str, value: Any, said: PartsMarker | None, outer: Sequence[Any]) -> Typed | None:
     """Return the type of an argument that holds others; None for a leaf of which nothing is said."""
     form = form_of(value)
     if said is not None and (form is None or not said.fits(form)):
@@ -263,7 +263,7 @@ def type_of_example(name: str, value: Any, outer: Sequence[Any] = ()) -> Any:
     """Return what an example given to `.specialize` says of a parameter, or of a part; None for a leaf that is no argument."""
     kind = type(value)  # `isinstance` would ask the object
     said = strip(value) if kind.__module__ == "typing" or issubclass(kind, _ANNOTATIONS) else value
-    if issubclass(type(said), Tensor | Pointer | DType | Optional | Structure):
+    if issubclass(type(said), Tensor | Pointer | DType | Optional | PartsMarker):
         return said
     form = form_of(value)
     if form is None:
@@ -272,7 +272,7 @@ def type_of_example(name: str, value: Any, outer: Sequence[Any] = ()) -> Any:
     keys: Sequence[Any] = form.names or range(form.count)
     places = [place_in(name, form, place) for place in range(form.count)]
     parts = [_part_of_example(*row, (*outer, value)) for row in zip(places, held_by(value, form))]
-    return Structure(form.kind, tuple(zip(keys, parts)))
+    return PartsMarker(form.kind, tuple(zip(keys, parts)))
 
 
 def _part_of_example(name: str, value: Any, outer: Sequence[Any]) -> Any:
@@ -304,7 +304,7 @@ def default_type(meaning: Any) -> ArgType | None:
         return ScalarArg(meaning)
     if isinstance(meaning, Example):
         return meaning.type  # type: ignore[no-any-return]
-    if not isinstance(meaning, Structure):
+    if not isinstance(meaning, PartsMarker):
         return declared_array(meaning)
     parts = [default_type(part) for _, part in meaning.parts]
     if meaning.is_repeated or None in parts:
@@ -322,7 +322,7 @@ def launch_parameter(name: str, kind: ArgType, meaning: Any, leaf: Iterator[int]
     if not isinstance(kind, StructureArg):
         return LaunchParameter(name, ..., next(leaf), isinstance(meaning, DType))
     form = kind.form
-    structure = meaning if isinstance(meaning, Structure) else None
+    structure = meaning if isinstance(meaning, PartsMarker) else None
     said = said_of_parts(form, structure, marked_parts(form.kind))
     names = form.names or ("",) * form.count
     parts = [launch_parameter(*row, leaf) for row in zip(names, kind.parts, said)]

@@ -20,7 +20,7 @@ from stagekit.frontend.errors import BadCall, StagingError, StaticAssertion
 from stagekit.frontend.markers import Optional, Pointer, Tensor
 from stagekit.frontend.numbers import converted, default_dtype
 from stagekit.frontend.outside import place_in
-from stagekit.frontend.structures import Structure, form_of, held_by, put_together, said_of_parts
+from stagekit.frontend.structures import PartsMarker, form_of, held_by, put_together, said_of_parts
 from stagekit.frontend.values import is_fixed
 from stagekit.ir import Intrinsic, semantics
 from stagekit.jit.launchable import Launchable
@@ -189,7 +189,7 @@ def _argument(name: str, value: Any, meaning: Any) -> Any:
         return None
     form = form_of(value)
     if form is not None:
-        said = said_of_parts(form, inner if isinstance(inner, Structure) else None, marked_parts(form.kind))
+        said = said_of_parts(form, inner if isinstance(inner, PartsMarker) else None, marked_parts(form.kind))
         rows = enumerate(zip(held_by(value, form), said))
         return put_together(form, [_argument(structures.place_in(name, form, place), *row) for place, row in rows])
     if isinstance(value, np.ndarray):
