@@ -28,6 +28,8 @@ rows there are, how long they are, and how far apart, is known at run time only.
 | `cumsum` | of the last axis, or of one long array | rows; one pass of programs that look back at others |
 | `matmul` | epilogue(a @ b, *operands), any function of tiles | a program for each block; `sk.dot` |
 | `transpose` | a matrix with its axes exchanged | a program for each square of 64 |
+| `conv2d` | correlation of images with filters | a program for 64 pixels of 64 filters; `sk.dot` |
+| `stencil` | any function of an element and its neighbours | a program for 16 rows of 64 |
 | `attention` | softmax(scale * q @ k.T) @ v of heads, causal or not | a program for 64 rows of q; `sk.dot` |
 | `attention_backward` | gradients of q, k and v | one kernel for that of q, one for the others |
 | `selective_scan` | h = exp(delta * A) * h + delta * u * B, y = C * h + D * u | a program for each sequence, scans of pairs |
@@ -61,6 +63,7 @@ from stagekit.kernels.gathering import (
 )
 from stagekit.kernels.losses import cross_entropy, cross_entropy_kernel
 from stagekit.kernels.matrices import matmul, matmul_kernel, transpose, transpose_kernel
+from stagekit.kernels.neighbouring import conv2d, conv2d_kernel, stencil, stencil_kernel
 from stagekit.kernels.normalizing import (
     layernorm,
     layernorm_backward,
@@ -129,6 +132,8 @@ __all__ = [
     "attention_kernel",
     "column_sums",
     "column_sums_kernel",
+    "conv2d",
+    "conv2d_kernel",
     "cross_entropy",
     "cross_entropy_kernel",
     "cumsum",
@@ -168,6 +173,8 @@ __all__ = [
     "selective_scan_kernel",
     "softmax",
     "softmax_kernel",
+    "stencil",
+    "stencil_kernel",
     "stretch_sums_kernel",
     "sum",
     "swiglu",
