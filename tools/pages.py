@@ -185,7 +185,19 @@ computed this page (`python -m tools.pages docs` refreshes it). Which dtype two 
   where that holds every value of the dtype, else int64, and 64-bit integers stay; `float(x)` is float32, float64 of a float64.
 - **Comparisons** with NaN are false, but `!=` is true. `minimum` and `maximum` propagate NaN, `fmin` and `fmax` ignore it.
 
-`fastmath=True` gives up these promises for one kernel.
+`fastmath=True` gives up these promises for one kernel; `fastmath="contract"`, or several names, gives up some. All together are
+what nvcc's `-use_fast_math` does, and reassociation.
+
+| name | allows | float32 on a GPU |
+|---|---|---|
+| `contract` | `a * b + c` rounded once | `fma` |
+| `reassociate` | another order of operations; a zero of the other sign | |
+| `division` | `/` off by 2 units in the last place, and products with a reciprocal | `div.approx`, `rcp.approx` |
+| `root` | `sqrt` and `rsqrt` off by 2 units | `sqrt.approx`, `rsqrt.approx` |
+| `functions` | `exp`, `log`, `sin` and others approximated, as [intrinsics.md](intrinsics.md) says | `ex2.approx`, `lg2.approx` |
+| `flush` | subnormal operands and results count as 0 | `.ftz` |
+
+On the CPU `contract`, `reassociate` and `division` have an effect.
 """
 
 _OPERATORS: dict[str, BinaryKind | CompareKind] = {

@@ -43,7 +43,7 @@ from stagekit.frontend.source import Source
 from stagekit.frontend.values import Number, Poison, Scope, is_fixed
 from stagekit.frozen import frozen
 from stagekit.hostexpr import KINDS
-from stagekit.ir import BinaryKind, Builder, Value
+from stagekit.ir import BinaryKind, Builder, Fastmath, Value
 from stagekit.ir.intervals import Intervals
 
 UNROLL_BUDGET = 16_384  # iterations of static loops, all together: about half a second
@@ -56,7 +56,7 @@ MAX_NESTING = 2_000  # run-time branches and loops in each other
 class TraceOptions:
     """The options of a specialisation that tracing looks at."""
 
-    fastmath: bool = False
+    fastmath: Fastmath = False
     debug: bool = False
     lineinfo: bool = False
     max_registers: int | None = None

@@ -66,7 +66,7 @@ def e_to_the(x: Term) -> Term:
     return _scaled_up((r * r).fma(polynomial(r, row.curve), r) + 1.0, whole)
 
 
-_EX2_OF_E = hardware("ex2.approx.f32", before=1 / math.log(2))
+_EX2_OF_E = hardware("ex2.approx$ftz.f32", before=1 / math.log(2))
 
 
 @own("e to the power of `x`.", "C23, 7.12.6.1", np.exp, ulp=1, fast=_EX2_OF_E, fast_ulp=128)
@@ -107,7 +107,7 @@ def _define_fast(name: str, on_cuda: Lowering, ours: Callable[[Term], Term], mea
 fast_exp = _define_fast("fast_exp", expand(_exp_by_hardware), e_to_the, np.exp, "e")
 
 
-@own("2 to the power of `x`.", "C23, 7.12.6.4", np.exp2, ulp=1, fast=hardware("ex2.approx.f32"), fast_ulp=4)
+@own("2 to the power of `x`.", "C23, 7.12.6.4", np.exp2, ulp=1, fast=hardware("ex2.approx$ftz.f32"), fast_ulp=4)
 def exp2(x: Term) -> Term:
     return two_to_the(x)
 
@@ -277,7 +277,7 @@ _ATANH_CURVE = (
     "C23, 7.12.6.11",
     np.log,
     ulp=1,
-    fast=hardware("lg2.approx.f32", after=math.log(2)),
+    fast=hardware("lg2.approx$ftz.f32", after=math.log(2)),
 )
 def log(x: Term) -> Term:
     n, f = _split(x)
@@ -290,7 +290,11 @@ def log(x: Term) -> Term:
 
 
 @own(
-    "The logarithm in base 2; -inf at 0, NaN below.", "C23, 7.12.6.15", np.log2, ulp=1, fast=hardware("lg2.approx.f32")
+    "The logarithm in base 2; -inf at 0, NaN below.",
+    "C23, 7.12.6.15",
+    np.log2,
+    ulp=1,
+    fast=hardware("lg2.approx$ftz.f32"),
 )
 def log2(x: Term) -> Term:
     return _log_in_base(x, _LOG2_SINGLE, _LOG2_DOUBLE)
@@ -301,7 +305,7 @@ def log2(x: Term) -> Term:
     "C23, 7.12.6.12",
     np.log10,
     ulp=1,
-    fast=hardware("lg2.approx.f32", after=math.log10(2)),
+    fast=hardware("lg2.approx$ftz.f32", after=math.log10(2)),
 )
 def log10(x: Term) -> Term:
     return _log_in_base(x, _LOG10_SINGLE, _LOG10_DOUBLE)
@@ -324,8 +328,9 @@ log1p = define_library(
     "IEEE 754-2019, 9.2 rSqrt",
     lambda x: 1 / np.sqrt(x),
     ulp=1,
-    fast=hardware("rsqrt.approx.f32"),
+    fast=hardware("rsqrt.approx$ftz.f32"),
     fast_ulp=2,
+    relaxed_by="root",
 )
 def rsqrt(x: Term) -> Term:
     return 1.0 / x.call("sqrt")

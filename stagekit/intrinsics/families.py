@@ -119,12 +119,13 @@ def own(
     double_ulp: tuple[float, float] = (0.0, 0.0),
     fast: Lowering | None = None,
     fast_ulp: float = math.inf,
+    relaxed_by: str = "functions",
 ) -> Callable[[Callable[[Term], Term]], Intrinsic]:
     """Define a function of one float by its formula, which gives the same bits on every target.
 
     is_single: the formula is for float32 only, and float64 takes the function of that name of libdevice and the C library.
     ulp: the error of the formula; double_ulp: of the libraries, on cuda and on cpu. fast: what a GPU does to float32 under
-    `fastmath=True`, with the error fast_ulp.
+    `fastmath=True`, with the error fast_ulp; relaxed_by: which name of it will do.
     """
 
     def record(formula: Callable[[Term], Term]) -> Intrinsic:
@@ -139,6 +140,7 @@ def own(
             evaluate=wider(meaning),
             tolerance={"cuda": max(ulp, double_ulp[0]), "cpu": max(ulp, double_ulp[1])},
             fast_tolerance=fast_ulp if fast else 0.0,
+            relaxed_by=relaxed_by,
             integers_as_float=True,
             doc=doc,
             source=source,
@@ -168,7 +170,7 @@ def with_taylor(formula: Callable[[Term], Term], *taylor: float) -> Callable[...
 
 
 def hardware(instruction: str, *, before: float = 1.0, after: float = 1.0) -> Expand:
-    """Return the lowering `after * instruction(before * x)` of a float32, by an approximate instruction of the GPU."""
+    """Return the lowering `after * instruction(before * x)` of a float32. `$ftz` is `.ftz` where subnormals are flushed."""
 
     def formula(x: Term) -> Term:
         found = asm(f"{instruction} $0, $1;", "=f,f", x if before == 1.0 else x * before)

@@ -122,6 +122,10 @@ sqrt = define_exact(
     "The square root, correctly rounded; NaN below 0, -0.0 of -0.0.",
     "IEEE 754-2019, 5.4.1 squareRoot; PTX ISA, sqrt.rn",
     integers_as_float=True,
+    tolerance={"cuda": 0, "cpu": 0},
+    lower_fast={"cuda": {float32: Llvm("llvm.sqrt.{T}")}},  # with other flags
+    fast_tolerance=2,
+    relaxed_by="root",
 )
 fma = define_exact(
     "fma",

@@ -56,7 +56,7 @@ class _Reduced(NamedTuple):
     ulp=1,
     is_single=True,
     double_ulp=(2, 1),
-    fast=hardware("sin.approx.f32"),
+    fast=hardware("sin.approx$ftz.f32"),
 )
 def sin(x: Term) -> Term:
     """Take the sine of |x|, then the sign of x, so that -0.0 stays -0.0."""
@@ -72,7 +72,7 @@ def sin(x: Term) -> Term:
     ulp=1,
     is_single=True,
     double_ulp=(2, 1),
-    fast=hardware("cos.approx.f32"),
+    fast=hardware("cos.approx$ftz.f32"),
 )
 def cos(x: Term) -> Term:
     """Compute sin(x + pi/2), one quadrant further."""

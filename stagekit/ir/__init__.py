@@ -3,15 +3,29 @@
 from stagekit.ir import flow, semantics
 from stagekit.ir.builder import Builder, OpenBlock
 from stagekit.ir.core import PURE, Block, Effect, Effects, Function, Op, Value, has_effect, nesting, walk
-from stagekit.ir.intrinsic import TARGETS, Expand, Extern, Intrinsic, Llvm, Lowering, Native, Param, Sig, Unsupported
+from stagekit.ir.intrinsic import (
+    FASTMATH,
+    FLUSHING,
+    TARGETS,
+    Expand,
+    Extern,
+    Fastmath,
+    Intrinsic,
+    Llvm,
+    Lowering,
+    Native,
+    Param,
+    Sig,
+    Unsupported,
+    allows,
+)
 from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
 from stagekit.ir.types import BOOL, I32, INDEX, U32, VECTOR_WIDTHS, Pointer, Scalar, Space, Type, Vector, of_dtype
 from stagekit.ir.typing import IrError
 
 __all__ = [
-    "BOOL", "I32", "INDEX", "PURE", "TARGETS", "U32", "VECTOR_WIDTHS",
-    "BinaryKind", "Block", "Builder", "CompareKind", "Effect", "Effects", "Expand", "Extern", "Function",
-    "Intrinsic", "IrError", "Llvm", "Lowering", "Native", "Op", "OpenBlock", "Param", "Pointer", "Scalar", "Sig",
-    "Space", "Type", "UnaryKind", "Unsupported", "Value", "Vector", "flow", "has_effect", "nesting", "of_dtype",
-    "semantics", "walk",
+    "BOOL", "FASTMATH", "FLUSHING", "I32", "INDEX", "PURE", "TARGETS", "U32", "VECTOR_WIDTHS", "BinaryKind", "Block",
+    "Builder", "CompareKind", "Effect", "Effects", "Expand", "Extern", "Fastmath", "Function", "Intrinsic", "IrError",
+    "Llvm", "Lowering", "Native", "Op", "OpenBlock", "Param", "Pointer", "Scalar", "Sig", "Space", "Type", "UnaryKind",
+    "Unsupported", "Value", "Vector", "allows", "flow", "has_effect", "nesting", "of_dtype", "semantics", "walk",
 ]  # fmt: skip

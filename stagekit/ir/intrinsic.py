@@ -22,6 +22,21 @@ from stagekit.ir.types import Pointer, Scalar, Type
 
 TARGETS = ("cuda", "cpu", "interp")
 
+FASTMATH = ("contract", "reassociate", "division", "root", "functions", "flush")
+"""What a kernel's floats may give up, each by itself: two roundings of `a * b + c`; the order of operations; correct rounding of
+`/` and of roots; the accuracy of other functions; subnormal numbers of float32, on a GPU."""
+
+FLUSHING = "$ftz"
+"""What the text of an approximate instruction has for `.ftz`, which it gets where `fastmath` says `flush`."""
+
+Fastmath = bool | tuple[str, ...]
+"""All of these, none, or some."""
+
+
+def allows(fastmath: Fastmath, what: str) -> bool:
+    """Return whether floats may give up one of `FASTMATH`."""
+    return fastmath if isinstance(fastmath, bool) else what in fastmath
+
 
 class Sig(NamedTuple):
     """One overload: exact argument types to result types."""
@@ -133,7 +148,7 @@ class Intrinsic:
 
     args: names of the run-time arguments. params: compile-time ones. defaults: Python literals for trailing args.
     lower, lower_fast: target -> lowering, or target -> (dtype of the first scalar argument -> lowering);
-    `lower_fast` replaces it under `fastmath=True` where it has an entry.
+    `lower_fast` replaces it where it has an entry and `fastmath` allows what is named by `relaxed_by`.
     tolerance, fast_tolerance: how far a target, and cuda under `fastmath=True`, may be from the correctly rounded result, in
     units in the last place of its dtype; 0 where nothing is said. flushes: on a GPU, 0 may stand for a float32 result below the
     least normal number.
@@ -161,6 +176,7 @@ class Intrinsic:
     evaluate: Callable[..., Any] | None = None
     tolerance: Mapping[str, float] = field(default_factory=dict)
     fast_tolerance: float = 0.0
+    relaxed_by: str = "functions"
     flushes: bool = False
     integers_as_float: bool = False
     bounds: tuple[int, int] | None = None
@@ -234,9 +250,9 @@ class Intrinsic:
     def _by_args(self) -> dict[tuple[Type, ...], Sig]:
         return {sig.args: sig for sig in self.sigs}
 
-    def lowering(self, target: str, arg_types: tuple[Type, ...], *, fastmath: bool) -> Lowering:
+    def lowering(self, target: str, arg_types: tuple[Type, ...], *, fastmath: Fastmath) -> Lowering:
         """Return how `target` does this for these argument types."""
-        fast = self.lower_fast.get(target) if fastmath else None
+        fast = self.lower_fast.get(target) if allows(fastmath, self.relaxed_by) else None
         dtype: Any = _key_dtype(arg_types)  # None is in no table
         for table in (fast, self.lower[target]):
             found = table if table is None or isinstance(table, Lowering) else table.get(dtype)

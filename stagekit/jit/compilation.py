@@ -41,7 +41,7 @@ def lower_for(traced: Traced, target: str, capability: int) -> Function:
 
     fn = traced.function
     context = PassContext(
-        target, capability, fastmath=bool(fn.attribute("fastmath")), debug=bool(fn.attribute("debug"))
+        target, capability, fastmath=fn.attribute("fastmath", False), debug=bool(fn.attribute("debug"))
     )
     lowered = lower(fn, context, hooks_from_config())
     refuse_for_every_gpu(lowered)

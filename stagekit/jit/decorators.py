@@ -41,12 +41,12 @@ def jit(fn: None = None, **options: Unpack[KernelOptions]) -> Callable[[Callable
 def jit(fn: Callable[..., Any] | None = None, **options: Unpack[KernelOptions]) -> Any:
     """Make a kernel that is not parsed until `.specialize(...)` or its first call fixes its constexprs.
 
-    fastmath: allow contraction, approximate division and functions. debug: keep `assert` on the GPU, and wait after each launch.
-    lineinfo: say in PTX which line each instruction comes from, for profilers. max_registers: per thread. min_blocks: how
-    many blocks must fit on a multiprocessor of the GPU at once. threads: how many carry out a block-level kernel, a power of two
-    up to 32 or a multiple of 32 up to 1024, or the name of a constexpr parameter that is one; left out, the tiles decide. name:
-    what profilers show. target: "cpu" or "cuda" whatever the arrays. unroll_budget: iterations of static loops in all.
-    op_budget: operations in all.
+    fastmath: what floats may give up: True, or some of the names that `docs/arithmetic.md` lists. debug: keep `assert` on the
+    GPU, and wait after each launch. lineinfo: say in PTX which line each instruction comes from, for profilers. max_registers:
+    per thread. min_blocks: how many blocks must fit on a multiprocessor of the GPU at once. threads: how many carry out a
+    block-level kernel, a power of two up to 32 or a multiple of 32 up to 1024, or the name of a constexpr parameter that is
+    one; left out, the tiles decide. name: what profilers show. target: "cpu" or "cuda" whatever the arrays. unroll_budget:
+    iterations of static loops in all. op_budget: operations in all.
     """
     return _decorate(fn, "jit", options, lambda kernel: kernel)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypedDict
 
 from stagekit.diagnostics import shown
 from stagekit.frontend.errors import BadOption, SpecializeError
 from stagekit.frontend.tracer import TraceOptions, suggest
-from stagekit.ir import TARGETS
+from stagekit.ir import FASTMATH, TARGETS
 from stagekit.limits import MAX_THREADS, WARP
 from stagekit.runtime.launch_config import Axes, launch_size
 
@@ -22,7 +22,7 @@ MAX_BLOCKS = 32  # of one multiprocessor at a time, on the largest GPUs
 class KernelOptions(TypedDict, total=False):
     """The keywords of `@jit` and `@function`, which explain them."""
 
-    fastmath: bool
+    fastmath: bool | str | Collection[str]
     debug: bool
     lineinfo: bool
     max_registers: int | None
@@ -69,11 +69,20 @@ def is_thread_count(value: Any) -> bool:
 FLAG = ("True or False", lambda value: isinstance(value, bool))
 BUDGET = ("an int above 0", lambda value: is_int(value, 1))
 
+
+def _names(value: Any) -> list[str]:
+    """Return the names that a user gave: one, or a collection of them. Raises TypeError."""
+    return [value] if type(value) is str else list(value)
+
+
 Rules = Mapping[str, tuple[str, Callable[[Any], bool]]]
 """By the name of an option: what it takes, in words, and whether a value is such."""
 
 _RULES: Rules = {
-    "fastmath": FLAG,
+    "fastmath": (
+        f"True or False, or some of {', '.join(map(repr, FASTMATH))}",
+        lambda value: isinstance(value, bool) or all(is_one_of(name, FASTMATH) for name in _names(value)),
+    ),
     "debug": FLAG,
     "lineinfo": FLAG,
     "max_registers": (
@@ -109,6 +118,8 @@ def read_options(decorator: str, given: Mapping[str, Any]) -> KernelSettings:
     check_options(f"@{decorator}", given, _RULES)
     rest = dict(given)
     name, target = rest.pop("name", None), rest.pop("target", None)
+    if not isinstance(rest.get("fastmath", False), bool):
+        rest["fastmath"] = tuple(sorted(set(_names(rest["fastmath"]))))
     options = KernelSettings(TraceOptions(**rest), name, target)
     for option in ("max_registers", "min_blocks"):
         if getattr(options.trace, option) is not None and target in ("cpu", "interp"):

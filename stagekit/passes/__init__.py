@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from stagekit.frozen import frozen
-from stagekit.ir import Function
+from stagekit.ir import Fastmath, Function
 
 
 @frozen()
@@ -14,7 +14,7 @@ class PassContext:
 
     target: str
     capability: int
-    fastmath: bool
+    fastmath: Fastmath
     debug: bool
 
 

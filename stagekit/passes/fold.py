@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stagekit.ir import PURE, Builder, Function, Native, Op, Pointer, Type, UnaryKind, Value, ops, semantics
+from stagekit.ir import PURE, Builder, Function, Native, Op, Pointer, Type, UnaryKind, Value, allows, ops, semantics
 from stagekit.ir.rewriter import Rewriter, Rule
 from stagekit.passes import PassContext, identities
 from stagekit.passes.expand import lowering
@@ -202,7 +202,7 @@ class _Folder(Rewriter):
         """Return whether the target computes what the record says, bit by bit."""
         spec, target = op.spec, self.context.target
         is_exact = spec.tolerance.get(target, 0.0) == 0.0
-        is_approximate = self.context.fastmath and target in spec.lower_fast
+        is_approximate = allows(self.context.fastmath, spec.relaxed_by) and target in spec.lower_fast
         return spec.effects == PURE and len(op.results) == 1 and not op.params and is_exact and not is_approximate
 
     # -- memory and control -------------------------------------------------------------------------------------

@@ -190,7 +190,7 @@ def test_fastmath_is_per_kernel_and_seen_in_the_code():  # P36
     def strict(A: sk.Tensor((None,), sk.float32)):
         A[0] = A[1] * A[2] + A[3]
 
-    assert "fma.rn.f32" in fast.specialize().ptx
+    assert "fma.rn.ftz.f32" in fast.specialize().ptx
     assert "fma.rn.f32" not in strict.specialize().ptx
 
 

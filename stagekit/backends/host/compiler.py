@@ -112,7 +112,7 @@ def compile_for(
 
 def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entry: str) -> tuple[str, int, int]:
     """Return the LLVM text, and how many bytes of static shared memory and of scratch memory in all it uses."""
-    fastmath = bool(fn.attribute("fastmath", False))
+    fastmath = fn.attribute("fastmath", False)
     module = Module(Abilities(fastmath=fastmath, finds_again=True))
     shared, shared_bytes = place_shared(fn, block)
     layouts: list[BumpAllocator] = []  # one per version of the block

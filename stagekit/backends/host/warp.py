@@ -19,7 +19,7 @@ from stagekit.backends.host.target import HostFeatures
 from stagekit.backends.llvm.writer import Writer
 from stagekit.diagnostics import InternalError
 from stagekit.frozen import frozen
-from stagekit.ir import BinaryKind, Block, Op, Value, ops
+from stagekit.ir import BinaryKind, Block, Fastmath, Op, Value, ops
 
 _LONGEST = 8  # bytes of an element
 
@@ -56,7 +56,7 @@ class KernelContext:
     w: Writer
     block: tuple[int, int, int]
     features: HostFeatures
-    fastmath: bool
+    fastmath: Fastmath
     block_idx: tuple[Uniform, ...]
     grid_dim: tuple[Uniform, ...]
     emitters: Mapping[type[Op], Callable[[Warp, Any], None]]

@@ -173,7 +173,7 @@ def binary(w: Writer, kind: BinaryKind, dtype: DType, lanes: Lanes, a: str, b: s
     opcode = (FLOAT_OPCODES if dtype.is_float else _INTEGER_OPCODES).get(kind)
     if opcode is None:
         return _IRREGULAR[kind](w, dtype, lanes, a, b)
-    flags = w.flags if dtype.is_float else ""
+    flags = "" if not dtype.is_float else w.division_flags if kind is BinaryKind.DIV else w.flags
     return w.emit(f"{opcode} {flags}{llvm_type(dtype, lanes)} {a}, {b}")
 
 

@@ -22,10 +22,12 @@ from stagekit import dtypes
 from stagekit.backends.llvm.types import FLAT, Lanes, llvm_type, scalar_type
 from stagekit.dtypes import DType, number_as
 from stagekit.frozen import frozen
-from stagekit.ir import Space, Type
+from stagekit.ir import Fastmath, Space, Type, allows
 
-FAST_FLAGS = "reassoc nsz arcp contract afn "
-"""What `fastmath=True` allows. Not `nnan` and `ninf`: a kernel that masks with -inf or tests for NaN stays meaningful."""
+_FLAGS = {"contract": "contract ", "reassociate": "reassoc nsz "}
+APPROXIMATE = "arcp afn "
+"""Flags by what `fastmath` allows; those of an approximate division or root. Not `nnan` and `ninf`: a kernel that masks with -inf
+or tests for NaN stays meaningful."""
 
 
 @frozen()
@@ -33,13 +35,13 @@ class Abilities:
     """What the writers of a module may rely on.
 
     spaces: LLVM's number of each address space. has_bfloat_rounding: the target rounds float to bfloat by one
-    instruction. fastmath: floats may be reassociated, contracted, approximated. finds_again: what a basic block has
+    instruction. fastmath: what floats may give up. finds_again: what a basic block has
     computed already is not written again, for the sake of the time that LLVM takes for it.
     """
 
     spaces: Mapping[Space, int] = field(default_factory=lambda: FLAT)
     has_bfloat_rounding: bool = False
-    fastmath: bool = False
+    fastmath: Fastmath = False
     finds_again: bool = False
 
 
@@ -111,7 +113,9 @@ class Writer:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.abilities = module.abilities
-        self.flags = FAST_FLAGS if module.abilities.fastmath else ""  # ends in a space where not empty
+        # Of operations on floats, and of their division; they end in a space where not empty.
+        self.flags = "".join([flags for what, flags in _FLAGS.items() if allows(module.abilities.fastmath, what)])
+        self.division_flags = self.flags + APPROXIMATE * allows(module.abilities.fastmath, "division")
         self.suffix = ""  # put behind every instruction: where it comes from
         self.block = "entry"  # label of the block being written, as phis need it
         self._lines: list[str] = []
@@ -206,13 +210,15 @@ class Writer:
     def declare(self, signature: str) -> None:
         self.module.declare(signature)
 
-    def call(self, result: str, name: str, args: Sequence[tuple[str, str]], attributes: str = "") -> str:
+    def call(
+        self, result: str, name: str, args: Sequence[tuple[str, str]], attributes: str = "", flags: str = ""
+    ) -> str:
         """Declare `name` and call it with (type, operand) pairs; gives the result, or "" for a `void` function.
 
         The type of a pointer may end in ` align N`, which the call then says of it.
         """
         self.declare(f"{result} @{name}({', '.join(t.partition(' align ')[0] for t, _ in args)})")
-        text = f"call {result} @{name}({', '.join(f'{t} {a}' for t, a in args)}){attributes}"
+        text = f"call {flags}{result} @{name}({', '.join(f'{t} {a}' for t, a in args)}){attributes}"
         if result != "void":
             return self.emit(text)
         self.line(text)

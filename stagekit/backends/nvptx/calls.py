@@ -15,11 +15,12 @@ from stagekit.backends.errors import AsmMismatch
 from stagekit.backends.libdevice import add_libdevice
 from stagekit.backends.llvm.arith import literal
 from stagekit.backends.llvm.types import suffix
-from stagekit.backends.llvm.writer import escape
+from stagekit.backends.llvm.writer import APPROXIMATE, escape
 from stagekit.backends.nvptx.natives import NATIVES
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.diagnostics import InternalError, StagekitError, counted
-from stagekit.ir import BOOL, Extern, Llvm, Native, Pointer, Type, ops
+from stagekit.dtypes import float32
+from stagekit.ir import BOOL, FLUSHING, Extern, Llvm, Native, Pointer, Type, allows, ops
 from stagekit.ir.typing import types_of
 
 
@@ -40,7 +41,12 @@ def emit_intrinsic(e: Emitter, op: ops.IntrinsicOp) -> None:
 def _llvm(e: Emitter, op: ops.IntrinsicOp, function: Llvm) -> str:
     args = [e.pair(v) for v in op.args]
     held = args[0][0] if args else e.type(op.result)
-    return e.w.call(e.type(op.result), function.name.replace("{T}", suffix(held)), [*args, *function.immediates])
+    is_root = function.name == _ROOT and allows(e.fastmath, "root") and op.result.type.dtype is float32
+    name, flags = function.name.replace("{T}", suffix(held)), e.w.flags + APPROXIMATE if is_root else ""
+    return e.w.call(e.type(op.result), name, [*args, *function.immediates], flags=flags)
+
+
+_ROOT = "llvm.sqrt.{T}"
 
 
 def _extern(e: Emitter, op: ops.IntrinsicOp, symbol: str) -> str:
@@ -58,15 +64,16 @@ def _extern(e: Emitter, op: ops.IntrinsicOp, symbol: str) -> str:
 
 def emit_inline_asm(e: Emitter, op: ops.InlineAsm) -> None:
     """Write inline assembly. A half is passed as i16, since PTX has one kind of 16-bit register."""
+    ptx = op.text.replace(FLUSHING, ".ftz" if allows(e.fastmath, "flush") else "")
     known = [literal(e.operands[v]) is not None for v in op.args]
-    if fault := _fault(op, known):
+    if fault := _fault(op, ptx, known):
         raise StagekitError(AsmMismatch(fault), op.loc)
     given = [e.pair(v) for v in op.args]
     given = [("i16", e.w.emit(f"bitcast half {a} to i16")) if t == "half" else (t, a) for t, a in given]
     results = ["i16" if (held := e.type(v)) == "half" else held for v in op.results]
     held = {0: "void", 1: results[0] if results else ""}.get(len(results), f"{{ {', '.join(results)} }}")
     mark, attributes = ("sideeffect ", " convergent") if op.has_side_effects else ("", " memory(none)")
-    asm = f'asm {mark}"{escape(op.text)}", "{escape(op.constraints)}"'
+    asm = f'asm {mark}"{escape(ptx)}", "{escape(op.constraints)}"'
     text = f"call {held} {asm}({', '.join(f'{t} {a}' for t, a in given)}) nounwind{attributes}"
     if not results:
         e.w.line(text)
@@ -91,9 +98,9 @@ _REGISTERS = {
 _REFERENCE = re.compile(r"\$(\d+)|\$\{(\d+)\}")
 
 
-def _fault(op: ops.InlineAsm, known: Sequence[bool]) -> str | None:
+def _fault(op: ops.InlineAsm, text: str, known: Sequence[bool]) -> str | None:
     """Return why operands do not fit their constraints, or the text names others, or None. known: which ones are constants."""
-    text, constraints = op.text, op.constraints
+    constraints = op.constraints
     results, args = [v.type for v in op.results], [v.type for v in op.args]
     if foreign := next((c for c in text + constraints if not c.isascii()), None):
         return f"{foreign!a} is no ASCII character, and PTX is written in these alone"

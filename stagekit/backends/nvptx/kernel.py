@@ -17,7 +17,7 @@ from stagekit.backends.nvptx.state import Emitter, spaces_of
 from stagekit.backends.nvptx.target import TRIPLE, GpuTarget
 from stagekit.backends.shared_memory import refuse_shared
 from stagekit.frozen import frozen
-from stagekit.ir import BOOL, INDEX, Function, Op, Space, Value, ops, walk
+from stagekit.ir import BOOL, INDEX, Function, Op, Space, Value, allows, ops, walk
 from stagekit.ir.intervals import Intervals, makers
 
 
@@ -62,7 +62,8 @@ def _pipeline(fn: Function, text: str) -> optimize.Pipeline:
     powers = {op.result for op in every if type(op) is ops.Constant and op.value in _POWERS_OF_TWO}
     needs_all = any(fn.attribute("align", ())) or "@__nv_" in text
     need = max([_ALL * needs_all, *[_NEEDS[type(op)](op, powers) for op in every if type(op) in _NEEDS]])
-    if need and fn.attribute("fastmath") and any(type(op) is ops.Binary and op.kind is _DIV for op in every):
+    divides = any(type(op) is ops.Binary and op.kind is _DIV for op in every)
+    if need and divides and allows(fn.attribute("fastmath", False), "division"):
         return min(need, 2)
     return _PIPELINES[need]
 
@@ -95,7 +96,7 @@ _TAKEN = re.compile(r"WARP_SZ$|vprintf$|stagekit_")
 
 
 def _llvm_text(fn: Function, entry: str, target: GpuTarget) -> tuple[str, SharedPlan]:
-    fastmath = bool(fn.attribute("fastmath", False))
+    fastmath = fn.attribute("fastmath", False)
     # Compute capability 8.0 brought an instruction that rounds to bfloat16.
     module = Module(Abilities(spaces_of(fn), has_bfloat_rounding=target.capability >= 80, fastmath=fastmath))
     shared = plan_shared(fn, module)
@@ -123,6 +124,9 @@ def _bind_parameters(e: Emitter, fn: Function) -> str:
     return ", ".join(texts)
 
 
+_FLUSHED = "preserve-sign,preserve-sign"  # of results and of operands: PTX's .ftz
+
+
 def _attributes(fn: Function) -> str:
     """Return the attributes of the kernel. `reqntid`, not `maxntid`: so the driver refuses a launch with another block."""
     block, max_registers, min_blocks = map(fn.attribute, ("block", "max_registers", "min_blocks"))
@@ -130,5 +134,6 @@ def _attributes(fn: Function) -> str:
         "nvvm.reqntid": ",".join(map(str, block)) if block else None,
         "nvvm.maxnreg": str(max_registers) if max_registers else None,
         "nvvm.minctasm": str(min_blocks) if min_blocks else None,
+        "denormal-fp-math-f32": _FLUSHED if allows(fn.attribute("fastmath", False), "flush") else None,
     }
     return " ".join(("nounwind", *(f'"{key}"="{value}"' for key, value in wanted.items() if value)))

@@ -11,7 +11,7 @@ from stagekit.backends.llvm.writer import Writer
 from stagekit.backends.nvptx.lineinfo import LineInfo
 from stagekit.backends.nvptx.shared import SharedPlan
 from stagekit.backends.nvptx.target import GpuTarget
-from stagekit.ir import Block, Function, Op, Space, Type, Value, ops, walk
+from stagekit.ir import Block, Fastmath, Function, Op, Space, Type, Value, ops, walk
 from stagekit.ir.intervals import Intervals
 
 _GLOBAL, _CONSTANT = 1, 4
@@ -43,7 +43,7 @@ class Emitter:
     target: GpuTarget
     shared: SharedPlan
     block_threads: tuple[int, int, int] | None
-    fastmath: bool
+    fastmath: Fastmath
     lines: LineInfo | None
     intervals: Intervals
     operands: dict[Value, str] = field(default_factory=dict)
