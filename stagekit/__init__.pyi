@@ -124,8 +124,8 @@ def cumprod(tile: Any, reverse: Any = ..., *, axis: Any = ...) -> Any:
     'Return the tile whose element i is the product of elements 0 to i of a tile; from i on if `reverse`.\n\nDtypes are as in `cumsum`.'
 def cumsum(tile: Any, reverse: Any = ..., *, axis: Any = ...) -> Any:
     'Return the tile whose element i is the sum of elements 0 to i of a tile; from i on if `reverse`.\n\naxis: along which; left out, of all elements in C order, as a tile of one axis.\nIntegers wrap; bool and integers below 32 bits are summed as int32 or uint32. float16 and bfloat16 are summed in\nfloat32 and rounded once.'
-def dot(a: Any, b: Any, acc: Any = ...) -> Any:
-    'Return the product of matrices `a @ b`, added to `acc`, a tile of shape (M, N) for `a` of (M, K) and `b` of (K, N).\n\nBoth have one dtype. float16, bfloat16 and float32 are multiplied and added in float32, float64 in float64, by fused\nmultiply-add in the order of K; integers below 64 bits in int32 or uint32, and wrap. `acc` has the dtype of the result.'
+def dot(a: Any, b: Any, acc: Any = ..., precision: Any = ...) -> Any:
+    'Return the product of matrices `a @ b`, added to `acc`, a tile of shape (M, N) for `a` of (M, K) and `b` of (K, N).\n\nBoth have one dtype. float16, bfloat16 and float32 are multiplied and added in float32, float64 in float64, integers below 64\nbits in int32 or uint32, and wrap. `acc` has the dtype of the result. On a GPU tensor cores multiply, where M, N and K are\nmultiples of their shapes (16, 8, and 32 bytes; of float64 8, 8, and 4), in an order of additions of their own; else, and on\nthe CPU, fused multiply-adds in the order of K. precision: of float32; "ieee" (multiply-adds), "tf32" (on tensor cores with\nfactors rounded to 11 bits), or "tf32x3" (with the sum of two such, an error near that of float32). The CPU rounds no factor.'
 def flip(tile: Any, axis: Any = ...) -> Any:
     "Return a tile with the order of its elements turned round along an axis; along all if left out. It is NumPy's `flip`."
 def full(shape: Any, value: Any, dtype: Any) -> Any:

@@ -232,11 +232,12 @@ class _Order:
                 nowhere = frozenset[Value]()
                 order = _Access(nowhere, False, is_first, Sum(0), op.loc, [], False, acquires, releases)
                 found.setdefault((is_first, acquires, releases), order)
+            targets = [*flow.targets_of(op)]
             for pointer in flow.pointers_of(op):
-                if pointer.type.space in _UNSHARED:  # type: ignore[union-attr]
+                if pointer.type.space in _UNSHARED or (pointer in targets and _is_asynchronous(op)):  # type: ignore[union-attr]
                     continue
                 where = Sum(0) if self.is_rough else self.where(op, pointer)
-                arrays, writes = self.arrays_of(pointer), Effect.WRITE in op.effects
+                arrays, writes = self.arrays_of(pointer), pointer in targets
                 is_store = type(op) is ops.Store and not waits
                 key = (arrays, writes, is_first, is_store, where[1:])
                 if key not in found:
@@ -389,6 +390,11 @@ class _Order:
 
 class _Contested(Exception):
     """Raised where arrays alone do not tell two accesses apart."""
+
+
+def _is_asynchronous(op: Op) -> bool:
+    """Return whether the fragment that `op` is part of sees to it that nobody meets what it writes."""
+    return isinstance(op, ops.IntrinsicOp) and op.spec.is_asynchronous
 
 
 def _width(op: Op) -> int:

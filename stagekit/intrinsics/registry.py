@@ -14,7 +14,7 @@ from typing import ParamSpec
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
 from stagekit.ir.core import PURE
-from stagekit.ir.intrinsic import TARGETS, Intrinsic, Native, Sig
+from stagekit.ir.intrinsic import TARGETS, Intrinsic, Native, Sig, Unsupported
 from stagekit.ir.types import Scalar, Type
 
 _Fields = ParamSpec("_Fields")
@@ -88,6 +88,9 @@ _RULES: tuple[tuple[Callable[[Intrinsic], bool], str], ...] = (
     (lambda r: {*r.lower, *r.lower_fast, *r.tolerance} <= set(TARGETS), "names an unknown target"),
     # A record without arguments has nothing to evaluate: `block_idx` is pure, and only the target knows it.
     (lambda r: r.effects != PURE or r.evaluate is not None or not r.args, "a pure intrinsic needs `evaluate`"),
-    (lambda r: bool(r.public_in) or all(isinstance(how, Native) for how in r.lower.values()), "nobody finds it"),
+    (
+        lambda r: bool(r.public_in) or all(isinstance(how, Native | Unsupported) for how in r.lower.values()),
+        "nobody finds it",
+    ),
     (lambda r: r.evaluate is not None or "interp" in r.lower, "needs `evaluate` or a lowering for interp"),
 )

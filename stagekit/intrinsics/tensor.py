@@ -15,28 +15,37 @@ Source: PTX ISA, "Warp Level Matrix Instructions" (mma, ldmatrix) and "Data Move
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from stagekit import dtypes
 from stagekit.dtypes import DType
-from stagekit.intrinsics.registry import by_name, define
+from stagekit.intrinsics.registry import by_name, define, sig
+from stagekit.intrinsics.terms import Term, asm, expand
 from stagekit.ir import (
+    BOOL,
     U32,
     Builder,
     CompareKind,
     Effect,
     Expand,
     Intrinsic,
+    Native,
     Param,
     Pointer,
     Scalar,
     Sig,
     Space,
+    Unsupported,
     Value,
+    semantics,
 )
+from stagekit.ir.semantics import Array
 
 _COLLECTIVE = frozenset({Effect.COLLECTIVE})
 _PLACES = ("stagekit.cuda",)
+CHUNK_BYTES = 16  # a row of a matrix of fragments, and the most that one instruction copies
 _AMPERE = 80  # the compute capability that brought these shapes, times ten
 Values = tuple[Value, ...]
 
@@ -92,7 +101,11 @@ def _product(name: str) -> Intrinsic:
         args=tuple(names),
         sigs=(Sig((held,) * sum(factors) + (total,) * 2 * row.halves, (total,) * 2 * row.halves),),
         effects=_COLLECTIVE,
-        lower={"cuda": Expand(lambda b, args, params: _instruction(b, row, args)), "cpu": by_lanes, "interp": by_lanes},
+        lower={
+            "cuda": Expand(lambda b, args, params: _instruction(b, row, args)),
+            "cpu": by_lanes,
+            "interp": Native.WARP_PRODUCT,
+        },
         doc=f"c + a @ b of a warp, all 32 lanes: a {m} by {k}, b {k} by {n} of {row.element.name}{ignored}, "
         f"c {m} by {n} of {row.total.name}, in fragments. "
         + (
@@ -181,9 +194,33 @@ mma_m16n8k32_s8 = _product("mma_m16n8k32_s8")
 mma_m16n8k32_u8 = _product("mma_m16n8k32_u8")
 mma_m8n8k4_f64 = _product("mma_m8n8k4_f64")
 
+
+def _rounded(x: Term) -> Term:
+    """Round the magnitude as an integer; an infinity stays one, and so does a NaN, which might carry into the sign."""
+    rounded = ((x.bits + 0x1000) & 0xFFFFE000).bitcast(dtypes.float32)
+    return x.select_if(x.differs(x), rounded)
+
+
+def _rounded_by_numpy(x: Array) -> Array:
+    rounded = ((x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+    return np.where(np.isnan(x), x, rounded)
+
+
+round_tf32 = define(
+    name="round_tf32",
+    args=("x",),
+    sigs=(sig([dtypes.float32], dtypes.float32),),
+    lower={"cuda": expand(lambda x: asm("cvt.rna.tf32.f32 $0, $1;", "=f,f", x)), "cpu": expand(_rounded)},
+    evaluate=_rounded_by_numpy,
+    doc="`x` rounded to 10 bits behind the leading one, as factors of tf32 have: to nearest, ties away from zero.",
+    source="PTX ISA, cvt.rna.tf32.f32",
+    min_capability=_AMPERE,
+    older=expand(_rounded),
+    public_in=_PLACES,
+)
+
 # -- fragments from shared memory ---------------------------------------------------------------------------------------
 
-_ROW_BYTES = 16  # of a matrix of 8 rows
 _MOVED = [d for d in dtypes.ALL_DTYPES if d.bits in (8, 16, 32) and d.kind != "bool"]
 
 
@@ -202,7 +239,7 @@ def _fragments(name: str, count: int) -> Intrinsic:
         lower={
             "cuda": Expand(lambda b, args, params: _ldmatrix(b, count, args[0], is_turned=params[0])),
             "cpu": by_lanes,
-            "interp": by_lanes,
+            "interp": Native.FRAGMENTS,
         },
         doc=f"{count} matri{'ces' if count > 1 else 'x'} of 8 rows of 16 bytes: to lane 4 * g + t the word t of row g of each. "
         f"Lane 8 * i + r points to row r of matrix i, to a multiple of 16 bytes{'' if count == 4 else '; other lanes to none'}. "
@@ -225,7 +262,9 @@ def _loaded_by_lanes(b: Builder, count: int, pointer: Value, *, is_turned: bool)
     group, place = b.shr(lane, _number(b, 2)), b.and_(lane, _number(b, 3))
     exists = b.compare(CompareKind.LT, lane, _number(b, 8 * count))
     start, nothing = _words(b, pointer), b.constant(0, dtypes.uint32)
-    row = [b.load(b.offset(start, b.index(i)), exists, nothing, align=_ROW_BYTES if i == 0 else None) for i in range(4)]
+    row = [
+        b.load(b.offset(start, b.index(i)), exists, nothing, align=CHUNK_BYTES if i == 0 else None) for i in range(4)
+    ]
 
     def word(lane: Value, which: Value) -> Value:
         """Return a word of the row of a lane, by its number."""
@@ -252,3 +291,105 @@ def _loaded_by_lanes(b: Builder, count: int, pointer: Value, *, is_turned: bool)
 ldmatrix_x1 = _fragments("ldmatrix_x1", 1)
 ldmatrix_x2 = _fragments("ldmatrix_x2", 2)
 ldmatrix_x4 = _fragments("ldmatrix_x4", 4)
+
+# -- copies that go on meanwhile ----------------------------------------------------------------------------------------
+
+_COPIED = [d for d in dtypes.ALL_DTYPES if d.kind != "bool"]
+_COPIES = tuple([Sig((Pointer(d, Space.SHARED), Pointer(d, Space.GLOBAL), BOOL), ()) for d in _COPIED])
+_MEMORY = frozenset({Effect.READ, Effect.WRITE})
+
+
+def _copied(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
+    """Copy one element after the other, as older devices and the CPU do."""
+    target, source, mask = args
+    dtype = source.type.dtype
+    for i in range(params[0] // dtype.itemsize):
+        place, align = b.index(i), params[0] if i == 0 else None
+        value = b.load(b.offset(source, place), mask, b.constant(semantics.round_to(0, dtype), dtype), align=align)
+        b.store(b.offset(target, place), value, align=align)
+    return ()
+
+
+def _copied_late(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
+    target, source, mask = args
+    size = source.type.dtype.itemsize
+    for i in range(params[0] // size):
+        place = b.index(i)
+        checked = (params[0], params[0] // size) if i == 0 else (size, 0)
+        b.call(copy_element_async, (b.offset(target, place), b.offset(source, place), mask), checked)
+    return ()
+
+
+def _cp_async(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
+    """Copy with the size that is read, 0 where there is nothing: what is left of the size that is written becomes zeros."""
+    target, source, mask = args
+    (size,) = params
+    read = b.select(mask, b.constant(size, dtypes.uint32), b.constant(0, dtypes.uint32))
+    how = "cg.shared.global.L2::128B" if size == CHUNK_BYTES else "ca.shared.global"
+    text = f"cp.async.{how} [$0], [$1], {size}, $2;"
+    return b.asm(text, "l,l,r", (target, source, read), (), has_side_effects=True, host=None)
+
+
+def _async(text: str) -> Expand:
+    """Return an instruction without operands but {}, the parameter."""
+    return Expand(lambda b, args, params: b.asm(text.format(*params), "", (), (), has_side_effects=True, host=None))
+
+
+_ELSEWHERE = Unsupported("it is a part of `cp_async` in the interpreter alone")
+_NOTHING = Expand(lambda b, args, params: ())
+
+copy_element_async = define(
+    name="copy_element_async",
+    args=("target", "source", "mask"),
+    params=(Param("align", int), Param("covers", int)),
+    sigs=_COPIES,
+    effects=_MEMORY,
+    only_reads=("source",),
+    is_asynchronous=True,
+    lower={"cuda": _ELSEWHERE, "cpu": _ELSEWHERE, "interp": Native.COPY_ASYNC},
+    doc="One element of what `cp_async` copies, in the interpreter.",
+    source="PTX ISA, cp.async",
+    public_in=(),
+)
+cp_async = define(
+    name="cp_async",
+    args=("target", "source", "mask"),
+    params=(Param("size", (4, 8, 16)),),
+    defaults=(),
+    sigs=_COPIES,
+    effects=_MEMORY,
+    only_reads=("source",),
+    is_asynchronous=True,
+    lower={"cuda": Expand(_cp_async), "cpu": Expand(_copied), "interp": Expand(_copied_late)},
+    doc="Copy `size` bytes, of which both addresses are multiples, to shared memory, while the thread goes on; zeros where "
+    "`mask` is false. They are there for the thread behind `cp_async_wait`, for others behind a barrier after it.",
+    source="PTX ISA, cp.async",
+    min_capability=_AMPERE,
+    older=Expand(_copied),
+    public_in=_PLACES,
+)
+cp_async_commit = define(
+    name="cp_async_commit",
+    args=(),
+    sigs=(Sig((), ()),),
+    effects=_MEMORY,
+    lower={"cuda": _async("cp.async.commit_group;"), "cpu": _NOTHING, "interp": Native.COPY_COMMIT},
+    doc="Make a group of the copies that this thread has begun since the last one; of none an empty one.",
+    source="PTX ISA, cp.async.commit_group",
+    min_capability=_AMPERE,
+    older=_NOTHING,
+    public_in=_PLACES,
+)
+cp_async_wait = define(
+    name="cp_async_wait",
+    args=(),
+    params=(Param("pending", int, 0),),
+    sigs=(Sig((), ()),),
+    effects=_MEMORY,
+    lower={"cuda": _async("cp.async.wait_group {};"), "cpu": _NOTHING, "interp": Native.COPY_WAIT},
+    doc="Wait until at most `pending` groups of this thread's copies, the latest ones, are under way.",
+    source="PTX ISA, cp.async.wait_group",
+    min_capability=_AMPERE,
+    older=_NOTHING,
+    public_in=_PLACES,
+)

@@ -127,7 +127,21 @@ def pointers_of(op: Op) -> Iterator[Value]:
     return (value for value in op.operands() if isinstance(value.type, Pointer))
 
 
+def targets_of(op: Op) -> Iterable[Value]:
+    """Return the pointers through which `op` may write."""
+    if Effect.WRITE not in op.effects:
+        return ()
+    if not isinstance(op, ops.IntrinsicOp) or not op.spec.only_reads:
+        return pointers_of(op)
+    return [
+        value for name, value in zip(op.spec.args, op.args) if name not in op.spec.only_reads and _is_pointer(value)
+    ]
+
+
+def _is_pointer(value: Value) -> bool:
+    return isinstance(value.type, Pointer)
+
+
 def written(block: Block, comes_from: Sources) -> set[Value]:
     """Return the pointers through which ops under `block` write, and all that they are copies of: parameters, allocations."""
-    writes = (op for op in walk(block) if Effect.WRITE in op.effects)
-    return upstream((pointer for op in writes for pointer in pointers_of(op)), comes_from)
+    return upstream((pointer for op in walk(block) for pointer in targets_of(op)), comes_from)

@@ -102,6 +102,13 @@ class Native(Enum):
     ATOMIC_DEC = "atomic_dec"
     ATOMIC_CAS = "atomic_cas"  # args: pointer, expected, desired -> old value
     FENCE = "fence"  # params: order, scope
+    WARP_PRODUCT = (
+        "warp_product"  # of fragments; the record's name says which. The interpreter's own, as are those below
+    )
+    FRAGMENTS = "fragments"  # args: pointer; params: trans
+    COPY_ASYNC = "copy_async"  # of one element; args: target, source, mask; params: align, covers
+    COPY_COMMIT = "copy_commit"
+    COPY_WAIT = "copy_wait"  # params: how many groups may be under way
 
 
 class Llvm(NamedTuple):
@@ -156,6 +163,8 @@ class Intrinsic:
     integers_as_float: integer arguments are first converted as `/` does (`exp(3)`).
     bounds: the least and the greatest result of an index, on any target. level: whether a kernel that asks for it is written
     thread by thread or block by block. extreme: whether it gives the smaller or the larger of its two arguments.
+    only_reads: the pointers through which it does not write, of those that it takes. is_asynchronous: it goes on with what it
+    writes until the thread waits for it; who calls it keeps others away from that memory.
     min_capability: compute capability times ten. older: how cuda does it below that; None where it refuses.
     public_in: the modules in which users find it; none for a record of which others are built.
     """
@@ -181,6 +190,8 @@ class Intrinsic:
     integers_as_float: bool = False
     bounds: tuple[int, int] | None = None
     level: Literal["thread", "block"] | None = None
+    only_reads: tuple[str, ...] = ()
+    is_asynchronous: bool = False
     extreme: Literal["min", "max"] | None = None
     min_capability: int = 75
     older: Lowering | None = None

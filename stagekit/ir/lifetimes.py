@@ -179,10 +179,10 @@ class _Graph:
 
 
 def _hides(op: Op) -> bool:
-    """Return whether memory may be accessed, through a pointer that `op` reads, where no pointer is seen any more."""
+    """Return whether memory may be accessed, through a pointer that `op` reads, where no pointer is seen any more, or later."""
     if isinstance(op, ops.Bitcast):
         return not isinstance(op.result.type, Pointer)
-    return not (isinstance(op, ops.IntrinsicOp) and op.effects & _MEMORY)
+    return not (isinstance(op, ops.IntrinsicOp) and op.effects & _MEMORY) or op.spec.is_asynchronous
 
 
 _LOOPS = frozenset({ops.For, ops.While})

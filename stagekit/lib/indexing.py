@@ -108,7 +108,7 @@ def _cut(index: Any, axis: int, extent: int, shape: Shape) -> AxisCut:
 # -- of weak tiles ----------------------------------------------------------------------------------------------------------
 
 
-def cut_form(form: Form, cuts: Sequence[AxisCut]) -> Form:
+def cut_form(form: Ramp | Guard | Fill, cuts: Sequence[AxisCut]) -> Form:
     """Return the form of what is taken of a weak tile."""
     if isinstance(form, Fill):
         return form

@@ -122,8 +122,8 @@ class Layout:
         for digit in self.lanes:
             above, rest = below, below * digit.radix
             if is_wanted(digit):
-                value = thread if above == 1 else _quotient(thread, above)
-                found.append((digit, value if rest == self.threads else _rest(value, digit.radix)))
+                value = thread if above == 1 else quotient_of(thread, above)
+                found.append((digit, value if rest == self.threads else rest_of(value, digit.radix)))
             below = rest
         return found
 
@@ -203,13 +203,15 @@ def both(one: Any, other: Any) -> Any:
     return _AND(one, other)
 
 
-def _quotient(number: Any, divisor: int) -> Any:
+def quotient_of(number: Any, divisor: int) -> Any:
+    """Return number // divisor of a run-time number that is not negative."""
     if divisor & (divisor - 1) == 0:
         return _RIGHT(number, divisor.bit_length() - 1)
     return _DIVIDE(number, divisor)
 
 
-def _rest(number: Any, divisor: int) -> Any:
+def rest_of(number: Any, divisor: int) -> Any:
+    """Return number % divisor of one."""
     return _AND(number, divisor - 1) if divisor & (divisor - 1) == 0 else _REMAINDER(number, divisor)
 
 

@@ -1,7 +1,8 @@
 """Products of tiles: `acc = sk.dot(a, b, acc)`.
 
-Both operands go to shared memory, row by row of the common axis. Each thread holds a block of the result, some rows by some
-columns: of each row of an operand it reads what its block needs, in vectors, and adds products of all pairs.
+Where tensor cores can, they multiply (`fragments`). Else both operands go to shared memory, row by row of the common axis. Each
+thread holds a block of the result, some rows by some columns: of each row of an operand it reads what its block needs, in
+vectors, and adds products of all pairs.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import stagekit as sk
 from stagekit.lib.axes import held
 from stagekit.lib.conversion import Scratch, best_gap, strides_of, wait
+from stagekit.lib.fragments import Sharing, in_memory, multiplied, sharing_for
 from stagekit.lib.layout import WARP, Digit, Layout, layout_of
 from stagekit.lib.placing import layout_for
 from stagekit.lib.reductions import sum_dtype
@@ -19,22 +21,30 @@ from stagekit.lib.tile import Tile, Traced
 
 _ADD, _MULTIPLY, _LESS = map(sk._operation, ("+", "*", "<"))
 
+PRECISIONS = ("ieee", "tf32", "tf32x3")
 _VECTOR_BYTES = 16  # of an access of shared memory
 
 
 @sk._kernel_only
 @sk._direct
-def dot(a: Tile, b: Tile, acc: Tile | None = None) -> Tile:
+def dot(a: Tile, b: Tile, acc: Tile | None = None, precision: str = "ieee") -> Tile:
     """Return the product of matrices `a @ b`, added to `acc`, a tile of shape (M, N) for `a` of (M, K) and `b` of (K, N).
 
-    Both have one dtype. float16, bfloat16 and float32 are multiplied and added in float32, float64 in float64, by fused
-    multiply-add in the order of K; integers below 64 bits in int32 or uint32, and wrap. `acc` has the dtype of the result.
+    Both have one dtype. float16, bfloat16 and float32 are multiplied and added in float32, float64 in float64, integers below 64
+    bits in int32 or uint32, and wrap. `acc` has the dtype of the result. On a GPU tensor cores multiply, where M, N and K are
+    multiples of their shapes (16, 8, and 32 bytes; of float64 8, 8, and 4), in an order of additions of their own; else, and on
+    the CPU, fused multiply-adds in the order of K. precision: of float32; "ieee" (multiply-adds), "tf32" (on tensor cores with
+    factors rounded to 11 bits), or "tf32x3" (with the sum of two such, an error near that of float32). The CPU rounds no factor.
     """
-    dtype = _checked(a, b, acc)
+    dtype = _checked(a, b, acc, precision)
     (m, k), n = a.shape, b.shape[1]
     memory = layout_for((m, n))
+    total = sk.zeros((m, n), dtype) if acc is None else acc
+    sharing = None if sk._is_for_cpu() else sharing_for(a.dtype, precision, (m, n, k), memory.threads)
+    if sharing is not None:
+        return _by_warps(sharing, a, b, total)
     layout = of_product((m, n), memory.threads, 1 if sk._is_for_cpu() else max(_VECTOR_BYTES // dtype.itemsize, 1))
-    total = (sk.zeros((m, n), dtype) if acc is None else acc).at(layout)
+    total = total.at(layout)
     left, right = (_Rows(each, layout, axis, dtype) for axis, each in enumerate((a.trans(), b)))
     wait(layout.threads)
     parts = _Sums(total, left, right).after(k)
@@ -42,7 +52,21 @@ def dot(a: Tile, b: Tile, acc: Tile | None = None) -> Tile:
     return total.like(parts)
 
 
-def _checked(a: Any, b: Any, acc: Any) -> sk.DType:
+def _by_warps(sharing: Sharing, a: Tile, b: Tile, total: Tile) -> Tile:
+    """Return a product by tensor cores. What is in shared memory already waits for nobody here."""
+    dtype = total.dtype
+    sums = total.at(sharing.layout).view(getattr(sk, sharing.instruction.total))
+    left, right = in_memory(a, 0), in_memory(b, 1)
+    is_new = left is not a.form or right is not b.form
+    if is_new:
+        wait(sharing.threads)
+    found = sums.like(multiplied(sharing, left, right, sums.elements))
+    if is_new:
+        wait(sharing.threads)  # in a loop, the next round writes to the same memory
+    return found.view(dtype)
+
+
+def _checked(a: Any, b: Any, acc: Any, precision: Any) -> sk.DType:
     """Return the dtype of a product. Refused: what is no tile, and shapes and dtypes that do not fit each other."""
     given = [each for each in (a, b, acc) if each is not None]
     if not all(isinstance(each, Tile) for each in given):
@@ -54,6 +78,11 @@ def _checked(a: Any, b: Any, acc: Any) -> sk.DType:
         kinds = "float16, bfloat16, float32, float64 or an integer"
         text = f"dot of {a.dtype.name} and {b.dtype.name}: both are of one dtype, {kinds}"
         sk.static_assert(False, text)
+    if precision not in PRECISIONS or (precision != "ieee" and a.dtype is not sk.float32):
+        choices = ", ".join(map(repr, PRECISIONS))
+        sk.static_assert(
+            False, f"dot of {a.dtype.name} with precision={precision!r}: of float32 it is one of {choices}"
+        )
     dtype = sum_dtype(a.dtype)
     if acc is not None and (acc.shape != (a.shape[0], b.shape[1]) or acc.dtype is not dtype):
         text = f"dot of shapes {shapes} added to {acc.dtype.name} of shape {acc.shape}"

@@ -35,6 +35,7 @@ from stagekit.lib.conversion import element_at, is_pointer, moved
 from stagekit.lib.indexing import TileIndex, cut_elements, cut_form, index_of
 from stagekit.lib.layout import Layout, Shape, blocked
 from stagekit.lib.placing import MAX_AXES, is_int, layout_for, plain_int, regrouped, require_dtype
+from stagekit.lib.shared import Matrix
 from stagekit.lib.weak import RULES, Form, Ramp, Rule, is_alike, reshaped, scalar, spread
 
 Traced = Any  # a run-time scalar or pointer, while a kernel is specialised
@@ -260,7 +261,7 @@ class Tile:
 
     def _cut(self, index: TileIndex) -> Tile:
         layout = layout_for(index.shape)
-        if self.form:
+        if self.form and not isinstance(self.form, Matrix):
             return Tile((), layout, cut_form(self.form, index.cuts))
         return tile_of(cut_elements(self.elements, self.layout, index.cuts, layout), layout)
 

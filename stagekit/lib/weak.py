@@ -23,6 +23,7 @@ from typing import Any
 
 import stagekit as sk
 from stagekit.lib.layout import Layout, Shape
+from stagekit.lib.shared import Matrix
 
 _ADD, _SUBTRACT, _MULTIPLY, _AND = map(sk._operation, ("+", "-", "*", "&"))
 _COMPARE = {symbol: sk._operation(symbol) for symbol in ("<", "<=", ">", ">=")}
@@ -192,7 +193,7 @@ class Fill:
         return _in_vectors([self.value] * len(layout.widths), layout)
 
 
-Form = Ramp | Guard | Fill
+Form = Ramp | Guard | Fill | Matrix
 
 
 def _in_vectors(elements: list[Any], layout: Layout) -> list[Any]:
@@ -239,7 +240,7 @@ def reshaped(form: Form, change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -
     """Return a form with other axes. change: returns the strides that it has then."""
     if isinstance(form, Fill):
         return form
-    if isinstance(form, Ramp):
+    if isinstance(form, Ramp | Matrix):
         return replace(form, strides=change(form.strides))
     limits = [replace(each, ramp=replace(each.ramp, strides=change(each.ramp.strides))) for each in form.limits]
     return replace(form, limits=tuple(limits))

@@ -153,3 +153,66 @@ def test_older_devices_multiply_by_shuffles():
 
     assert "shfl.sync" in text
     assert "mma.sync" not in text
+
+
+@sk.jit
+def doubled(x, out, size: sk.constexpr, waits: sk.constexpr):
+    """Copies a row of as many threads as it has parts, in two groups; the last parts are masked."""
+    t = sk.cuda.thread_idx("x")
+    count = size // x.dtype.itemsize
+    here = sk.alloc_shared((64 * count,), x.dtype, align=16)
+    for half in sk.static_range(2):
+        at = (t + 32 * half) * count
+        sk.cuda.cp_async(here + at, x + at, t + 32 * half < 60, size=size)
+        sk.cuda.cp_async_commit()
+    for pending in waits:
+        sk.cuda.cp_async_wait(pending)
+    sk.syncwarp()
+    for half in sk.static_range(2):
+        for i in sk.static_range(count):
+            at = (31 - t + 32 * half) * count + i
+            out[at] = here[at]
+
+
+@each_place
+@pytest.mark.parametrize("size", [4, 8, 16])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.uint8, ml_dtypes.bfloat16])
+def test_copies_arrive(place, dtype, size):
+    count = size // np.dtype(dtype).itemsize
+    x = np.random.default_rng(size).integers(1, 99, 64 * count).astype(dtype)
+
+    _, out = run(place, doubled[1, 32], [x, np.zeros_like(x)], size, (0,))
+
+    expected = x.copy()
+    expected[60 * count :] = 0
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("waits", [(), (1,)])
+def test_a_copy_that_nobody_waited_for_is_found(waits):
+    x = np.arange(64, dtype=np.float32)
+
+    with pytest.raises(sk.StagekitError, match="UNINITIALISED_READ"), sk.sanitize():
+        doubled[1, 32](x, np.zeros_like(x), 4, waits)
+
+
+@sk.jit
+def overwritten(x, out):
+    """The copy may arrive before the other lanes have read what it replaces."""
+    t = sk.cuda.thread_idx("x")
+    here = sk.alloc_shared((32,), x.dtype, align=16)
+    here[t] = x[t]
+    sk.syncwarp()
+    out[t] = here[31 - t]
+    sk.cuda.cp_async(here + t, x + t, True, size=4)
+    sk.cuda.cp_async_commit()
+    sk.syncwarp()
+    sk.cuda.cp_async_wait(0)
+    out[t] += here[t]
+
+
+def test_a_copy_over_what_others_still_read_is_a_race():
+    x = np.arange(32, dtype=np.float32)
+
+    with pytest.raises(sk.StagekitError, match="RACE"), sk.sanitize():
+        overwritten[1, 32](x, np.zeros_like(x))

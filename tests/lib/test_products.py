@@ -87,6 +87,12 @@ REFUSED = {
         "dot of float8_e4m3fn",
     ),
     "acc": (lambda a, b: sk.dot(a, b, sk.zeros((4, 4), sk.float64)), "BAD_SHAPE", "`sk.zeros((4, 4), sk.float32)`"),
+    "precision": (lambda a, b: sk.dot(a, b, precision="tf64"), "STATIC_ASSERTION", "'ieee', 'tf32', 'tf32x3'"),
+    "precision of integers": (
+        lambda a, b: sk.dot(*[x.to(sk.int8) for x in (a, b)], precision="tf32"),
+        "STATIC_ASSERTION",
+        "dot of int8 with precision='tf32'",
+    ),
     "a number": (lambda a, b: sk.dot(a, 2), "STATIC_ASSERTION", "dot takes two tiles"),
 }
 

@@ -228,6 +228,13 @@ class WrittenBytes(Watcher):
             if touch.allocation in self._numbers:
                 self._numbers[touch.allocation][_bytes_of(touch)] = self._number(touch)
 
+    def copying(self, touch: Touch, value: Any) -> None:
+        """Forget what was written where something is under way."""
+        itemsize = touch.access.dtype.itemsize
+        flags = self._flags(touch.allocation)
+        usable = (len(flags) - touch.phase) // itemsize * itemsize
+        flags[touch.phase : touch.phase + usable].view(f"u{itemsize}")[touch.index] = 0
+
     # -- arrays that are begun again ------------------------------------------------------------------------------
 
     def begin(self, team: Team, allocation: Allocation) -> None:

@@ -19,6 +19,7 @@ from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.program import Arrive, Builders, Built, Compiler, Running, Step
 from stagekit.backends.interp.steps import computed
 from stagekit.backends.interp.team import AXES, Team, Values, bit_sets
+from stagekit.backends.interp.tensor import build_commit, build_copy, build_fragments, build_product, build_wait
 from stagekit.diagnostics import InternalError, Loc
 from stagekit.ir import Native, ops
 from stagekit.limits import WARP
@@ -74,6 +75,18 @@ def _member_check(c: Compiler, op: ops.IntrinsicOp) -> tuple[Step, ...]:
         return ()
     mask = c.number(op.args[0])
     return (lambda values, team: _check_members(team, values[mask], op.loc),)
+
+
+def _of_whole_warps(build: NativeBuilder) -> NativeBuilder:
+    """Return the builder of an operation in which every lane of a warp takes part."""
+
+    def built(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
+        steps: Any = build(c, op, native)
+        if not c.options.checks.lanes:
+            return steps  # type: ignore[no-any-return]
+        return (lambda values, team: _check_members(team, np.uint32(0xFFFFFFFF), op.loc), *steps)
+
+    return built
 
 
 def _check_members(team: Team, mask: Any, loc: Loc) -> None:
@@ -264,6 +277,11 @@ NATIVES: dict[Native, NativeBuilder] = {
     **dict.fromkeys(ATOMICS, build_atomic),
     Native.ATOMIC_LOAD: build_load,
     Native.ATOMIC_STORE: build_store,
+    Native.WARP_PRODUCT: _of_whole_warps(build_product),
+    Native.FRAGMENTS: _of_whole_warps(build_fragments),
+    Native.COPY_ASYNC: build_copy,
+    Native.COPY_COMMIT: build_commit,
+    Native.COPY_WAIT: build_wait,
 }
 
 CALLS: Builders = {ops.IntrinsicOp: _intrinsic}

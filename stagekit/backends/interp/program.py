@@ -183,7 +183,8 @@ class Compiler:
         stated: dict[str, Any] = (
             {"align": op.align, "covers": op.covers} if isinstance(op, ops.Load | ops.Store) else {}
         )
-        order = dict(zip(("order", "scope"), op.params)) if isinstance(op, ops.IntrinsicOp) else {}
+        named = dict(zip([p.name for p in op.spec.params], op.params)) if isinstance(op, ops.IntrinsicOp) else {}
+        order = {name: named[name] for name in ("order", "scope") if name in named}
         number, axes = len(self.accesses) + 1, self._axes_of(pointer)
         access = Access(number, role, kind.dtype, kind.space, op.loc, axes, is_seen, **stated, **order)
         self.accesses.append(access)

@@ -314,6 +314,9 @@ class Races(Watcher):
             s for s, some in self.kinds.items() if any(k.in_block for k in some) or len({k.width for k in some}) > 1
         }
 
+    def copying(self, touch: Touch, value: Any) -> None:
+        self.access(touch, value)
+
     def access(self, touch: Touch, value: Any) -> None:
         arena, part = touch.allocation.arena, _part(touch.access)
         if arena.space in _UNSHARED or arena in self.constant_arenas:

@@ -90,8 +90,8 @@ class Team:
     """Some threads of one or more blocks: `block_lanes` of each block, from its thread `first` on. Every lane is a real thread.
 
     blocks: linear block numbers. memory: the blocks' shared allocations, by number. local: those of the lanes, by the number
-    of the pointer. rounds: the present ones of the loops that it runs, the outermost first. lanes, active: how many threads
-    there are, and how many of them are active.
+    of the pointer. rounds: the present ones of the loops that it runs, the outermost first. copies: those under way. lanes,
+    active: how many threads there are, and how many of them are active. closed: of each, how many groups of copies it has closed.
     """
 
     launch: LaunchState
@@ -104,9 +104,11 @@ class Team:
     mask: Array | None = None
     ended: Array | None = None
     rounds: list[int] = field(default_factory=list)
+    copies: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.lanes = self.active = self.block_lanes * len(self.blocks)
+        self.closed = np.zeros(self.lanes, np.int64)
 
     @cached_property
     def thread(self) -> Array:
@@ -354,6 +356,9 @@ class Watcher:
 
     def access(self, touch: Touch, value: Any) -> None:
         """Observe lanes that touch memory. value: what they store, one per such lane or a scalar; None for a read."""
+
+    def copying(self, touch: Touch, value: Any) -> None:
+        """Observe lanes begin to write to memory, which is done when they have waited for it."""
 
     def updated(self, touch: Touch, is_written: Any) -> None:
         """Observe that lanes have accessed memory with an order. is_written: whether they stored, one for all or one per lane."""

@@ -279,8 +279,10 @@ def _together(values: Sequence[OracleValue], around: tuple[int, ...], axis: int)
     return value_of(np.moveaxis(whole, -1, axis) if stacked.ndim > 1 else whole, values[0].dtype)
 
 
-def _dot(_: Any, a: Any, b: Any, acc: Any = None) -> OracleValue:
-    """The product of matrices: exact where that is possible, of floats within the error of sums in float64."""
+def _dot(_: Any, a: Any, b: Any, acc: Any = None, precision: str = "ieee") -> OracleValue:
+    """The product of matrices: exact where that is possible, of floats within the error of sums in float64, whatever precision is
+    asked for.
+    """
     left, right = _tile(a), _tile(b)
     if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[0] or left.dtype is not right.dtype:
         raise StagingError(BadShape(f"dot of tiles of shapes {left.shape} and {right.shape}", ""), UNKNOWN)

@@ -1,0 +1,251 @@
+"""Products of tiles by the warp: `mma.sync`, its operands read from shared memory as fragments.
+
+A product of (M, K) by (K, N) is cut among the warps, M by `down` and N by `across`. Each warp cuts its part into the shape of the
+instruction, along K too:
+
+    float16, 128 x 128 x 32 by 4 warps: 2 x 2 parts of 64 x 64, each of 4 x 8 instructions, two after the other along K
+
+Sums stay in the registers where the instruction has them, so that in a loop over K nothing moves but the operands. Which lane has
+what is the docstring of `stagekit/intrinsics/tensor.py`. Source: PTX ISA, "Matrix Fragments for mma.m16n8k16" and its kin.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import stagekit as sk
+from stagekit.lib.layout import WARP, Digit, Layout, Shape, layout_of, quotient_of, rest_of
+from stagekit.lib.shared import COLUMN, ROW, Matrix, new_matrix
+from stagekit.lib.tile import Tile, Traced
+
+_ADD, _SUBTRACT, _MULTIPLY, _AND, _RIGHT = map(sk._operation, ("+", "-", "*", "&", ">>"))
+
+
+class Instruction(NamedTuple):
+    """How a warp multiplies. function: of `sk.cuda`. rows, depth: of its left factor. total: the dtype of its sums."""
+
+    function: str
+    rows: int
+    depth: int
+    total: str
+
+
+_TF32 = Instruction("mma_m16n8k8_tf32", 16, 8, "float32")
+
+INSTRUCTIONS = {
+    ("float16", "ieee"): Instruction("mma_m16n8k16_f16", 16, 16, "float32"),
+    ("bfloat16", "ieee"): Instruction("mma_m16n8k16_bf16", 16, 16, "float32"),
+    ("float32", "tf32"): _TF32,
+    ("float32", "tf32x3"): _TF32,
+    ("int8", "ieee"): Instruction("mma_m16n8k32_s8", 16, 32, "int32"),
+    ("uint8", "ieee"): Instruction("mma_m16n8k32_u8", 16, 32, "int32"),
+    ("float64", "ieee"): Instruction("mma_m8n8k4_f64", 8, 4, "float64"),
+}
+"""By the dtype of the factors and the precision that is asked for."""
+
+_COLUMNS = 8  # of every instruction
+
+
+class Sharing(NamedTuple):
+    """How the warps of a block share a product. threads: of the block; warps that are too many do what others do."""
+
+    instruction: Instruction
+    shape: Shape
+    depth: int
+    threads: int
+    down: int
+    across: int
+    precision: str
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """How many instructions a warp has down and across."""
+        m, n = self.shape
+        return m // (self.down * self.instruction.rows), n // (self.across * _COLUMNS)
+
+    @property
+    def layout(self) -> Layout:
+        """Where the sums are."""
+        down, across = self.tiles
+        rows = self.instruction.rows
+        registers = (Digit(2, 1, 1), Digit(rows // 8, 0, 8), Digit(across, 1, _COLUMNS), Digit(down, 0, rows))
+        lanes = [Digit(4, 1, 2), Digit(8, 0, 1)]
+        lanes += [Digit(self.across, 1, across * _COLUMNS), Digit(self.down, 0, down * rows)]
+        lanes += [Digit(self.threads // (WARP * self.down * self.across), 0, 0)]
+        return layout_of(self.shape, self.threads, registers, lanes, 2)
+
+
+@functools.cache
+def sharing_for(dtype: sk.DType, precision: str, shape: tuple[int, int, int], threads: int) -> Sharing | None:
+    """Return how a block multiplies tiles of (M, K) by (K, N) by instructions of the warp, None where it cannot.
+
+    shape: M, N, K. Of the ways to share it, that in which a warp reads least.
+    """
+    instruction = INSTRUCTIONS.get((dtype.name, precision))
+    if instruction is None or threads % WARP:
+        return None
+    m, n, k = shape
+    tiles_down, tiles_across = m // instruction.rows, n // _COLUMNS
+    if m % instruction.rows or n % _COLUMNS or k % instruction.depth:
+        return None
+    warps = threads // WARP
+    ways = [
+        (down, across)
+        for down in range(1, warps + 1)
+        for across in range(1, warps // down + 1)
+        if warps % (down * across) == 0 and tiles_down % down == 0 and tiles_across % across == 0
+    ]
+    most = max(down * across for down, across in ways)
+    reads = {way: m // way[0] + n // way[1] for way in ways if way[0] * way[1] == most}
+    down, across = min(reads, key=lambda way: (reads[way], way))
+    return Sharing(instruction, (m, n), k, threads, down, across, precision)
+
+
+@sk._direct
+def multiplied(sharing: Sharing, a: Matrix, b: Matrix, sums: list[Traced]) -> list[Traced]:
+    """Return the sums of this thread, to which its part of the product is added. Its factors are in shared memory."""
+    down, across = sharing.tiles
+    thread = sk.cuda.thread_idx("x")
+    warp = _RIGHT(thread, 5)
+    starts = [
+        _MULTIPLY(rest_of(quotient_of(warp, sharing.across), sharing.down), down * sharing.instruction.rows),
+        _MULTIPLY(rest_of(warp, sharing.across), across * _COLUMNS),
+    ]
+    lane = _AND(thread, WARP - 1)
+    left = _Factor(a, 0, starts[0], lane, down * sharing.instruction.rows, sharing)
+    right = _Factor(b, 1, starts[1], lane, across * _COLUMNS, sharing)
+    count = sharing.instruction.rows // 4
+    groups = [sums[i : i + count] for i in range(0, len(sums), count)]
+    following = left.fragments(0), right.fragments(0)
+    for step in range(sharing.depth // sharing.instruction.depth):
+        rows, columns = following
+        if (
+            step + 1
+        ) * sharing.instruction.depth < sharing.depth:  # ahead of the instructions that they have to be ready after
+            following = left.fragments(step + 1), right.fragments(step + 1)
+        pairs = [(row, column) for row in rows for column in columns]
+        groups = [_product(sharing, *pair, group) for pair, group in zip(pairs, groups, strict=True)]
+    return [each for group in groups for each in group]
+
+
+def _product(sharing: Sharing, row: list[Traced], column: list[Traced], sums: list[Traced]) -> list[Traced]:
+    function = getattr(sk.cuda, sharing.instruction.function)
+    if sharing.precision == "tf32":
+        row, column = [[_bits(_rounded(each)) for each in part] for part in (row, column)]
+    if sharing.precision != "tf32x3":
+        return list(function(*row, *column, *sums))
+    parts = [[_halves(each) for each in part] for part in (row, column)]
+    for one, other in ((1, 0), (0, 1), (0, 0)):  # small ones first
+        factors = [each[one] for each in parts[0]] + [each[other] for each in parts[1]]
+        sums = function(*factors, *sums)
+    return list(sums)
+
+
+def _halves(word: Traced) -> tuple[Traced, Traced]:
+    """Return a number as tf32, and the rest as tf32."""
+    whole = sk._view(word, sk.float32)
+    large = sk.cuda.round_tf32(whole)
+    return _bits(large), _bits(sk.cuda.round_tf32(_SUBTRACT(whole, large)))
+
+
+def _rounded(word: Traced) -> Traced:
+    return sk.cuda.round_tf32(sk._view(word, sk.float32))
+
+
+def _bits(number: Traced) -> Traced:
+    return sk._view(number, sk.uint32)
+
+
+# -- factors ----------------------------------------------------------------------------------------------------------------
+
+
+def in_memory(tile: Tile, axis: int) -> Matrix:
+    """Return a factor as a matrix in shared memory, from which fragments can be read. axis: 0 or 1, that of the result.
+
+    Elements that lie there already stay.
+    """
+    depth, itemsize = 1 - axis, tile.dtype.itemsize
+    matrix = matrix_of(tile)
+    if matrix and (itemsize > 1 or matrix.strides[depth] == COLUMN):
+        return matrix
+    along = depth if itemsize == 1 else tile.layout.fastest_axis
+    matrix = new_matrix(
+        tile.shape[1 - along], tile.shape[along], tile.dtype, tuple([COLUMN if a == along else ROW for a in range(2)])
+    )
+    matrix.store(tile.elements, tile.layout)
+    return matrix
+
+
+def matrix_of(tile: Tile) -> Matrix | None:
+    """Return where the elements of a tile are in shared memory, each once; None for other tiles."""
+    return tile.form if isinstance(tile.form, Matrix) and 0 not in tile.form.strides else None
+
+
+class _Factor:
+    """One factor of a warp: `extent` rows of the left one, or columns of the right one, from `start` on.
+
+    axis: 0 or 1, that of the result.
+    """
+
+    def __init__(self, matrix: Matrix, axis: int, start: Traced, lane: Traced, extent: int, sharing: Sharing) -> None:
+        self.matrix, self.axis, self.start, self.lane, self.extent = matrix, axis, start, lane, extent
+        self.depth = sharing.instruction.depth
+        self.group = sharing.instruction.rows if axis == 0 else _COLUMNS
+        self.is_along = matrix.strides[1 - axis] == COLUMN  # elements along K are neighbours
+
+    def fragments(self, step: int) -> list[list[Traced]]:
+        """Return what this lane has of each group of rows, or columns, in the given step along K."""
+        if self.is_along and self.matrix.dtype.itemsize <= 4:
+            return self._by_matrices(step, is_turned=False)
+        if self.matrix.dtype.itemsize == 2:
+            return self._by_matrices(step, is_turned=True)
+        return self._by_elements(step)
+
+    def _by_matrices(self, step: int, *, is_turned: bool) -> list[list[Traced]]:
+        """Read four matrices of 8 by 16 bytes at once: two groups of 8 rows, or columns, two chunks along K."""
+        found: list[list[Traced]] = []
+        for at in range(0, self.extent, 16):
+            is_whole = at + 16 <= self.extent
+            load = sk.cuda.ldmatrix_x4 if is_whole else sk.cuda.ldmatrix_x2
+            words = list(load(self._place(step, at, is_turned=is_turned), trans=is_turned))
+            found += [words[i : i + self.group // 4] for i in range(0, len(words), self.group // 4)]
+        return found
+
+    def _place(self, step: int, at: int, *, is_turned: bool) -> Traced:
+        """Return where this lane's row of the matrices is. Those along K follow one another in the right factor, in the left
+        one those of 8 rows.
+        """
+        bits = _AND(_RIGHT(self.lane, 3), 1), _RIGHT(self.lane, 4)
+        along, across = bits if self.axis == 1 else bits[::-1]
+        if at + 16 > self.extent:
+            across = 0  # lanes that nobody asks
+        row = _AND(self.lane, 7)
+        if not is_turned:
+            return self.matrix.chunk_at(
+                _ADD(_ADD(self.start, row), _MULTIPLY(across, 8)), _ADD(along, 2 * step), more_rows=at
+            )
+        per_chunk = self.matrix.per_chunk
+        chunk = _ADD(_ADD(_RIGHT(self.start, per_chunk.bit_length() - 1), across), at // per_chunk)
+        return self.matrix.chunk_at(_ADD(row, _MULTIPLY(along, 8)), chunk, more_rows=step * self.depth)
+
+    def _by_elements(self, step: int) -> list[list[Traced]]:
+        """Read each of a lane's elements by itself."""
+        index, deep = _ADD(self.start, _RIGHT(self.lane, 2)), _AND(self.lane, 3)
+        halves = self.group // 8
+        return [
+            [
+                self._element(index, at + 8 * half, deep, step * self.depth + 4 * k)
+                for k in range(self.depth // 4)
+                for half in range(halves)
+            ]
+            for at in range(0, self.extent, self.group)
+        ]
+
+    def _element(self, index: Traced, more: int, deep: Traced, step: int) -> Traced:
+        if self.is_along:
+            found = sk.load(self.matrix.at(index, _ADD(deep, step), more_rows=more))
+        else:
+            near = step % 8
+            found = sk.load(self.matrix.at(_ADD(deep, near), _ADD(index, more), more_rows=step - near))
+        return found if self.matrix.dtype is sk.float64 else sk._view(found, sk.uint32)

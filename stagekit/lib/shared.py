@@ -1,0 +1,141 @@
+"""Matrices in shared memory, as tiles: what `staged` reads ahead, and what products are made of.
+
+Elements lie in rows, a row in chunks of 16 bytes, and in each row the chunks are in another order, so that lanes which read one
+chunk of neighbouring rows, or neighbouring elements of some rows, find them in different banks:
+
+    row 0   0 1 2 3 4 5 6 7        chunk c of row r is at place c ^ turn(r) of its row: with rows of 128 bytes, each
+    row 1   2 3 0 1 6 7 4 5        column of chunks has every bank once in 8 rows, and each pair of columns in 4
+    row 2   4 5 6 7 0 1 2 3
+    ...
+
+Where the number of chunks in a row is no power of two, rows are made longer by a chunk if it is even, which does the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import stagekit as sk
+from stagekit.lib.layout import Layout, Shape
+
+_ADD, _MULTIPLY, _AND, _OR, _XOR, _LEFT, _RIGHT = map(sk._operation, ("+", "*", "&", "|", "^", "<<", ">>"))
+CHUNK_BYTES = 16
+ROW, COLUMN = "row", "column"
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The form of a tile whose elements are in shared memory. start: a pointer to the first one, of a matrix of its own.
+
+    rows, columns: how many of each; a row is what lies side by side. strides: for each axis of the tile what counts along it:
+    ROW, COLUMN, or 0 for an axis along which the tile repeats.
+    """
+
+    start: Any
+    rows: int
+    columns: int
+    strides: tuple[Any, ...] = (ROW, COLUMN)
+
+    is_address = False
+
+    @property
+    def dtype(self) -> Any:
+        return self.start.dtype
+
+    @property
+    def per_chunk(self) -> int:
+        """How many elements a chunk has."""
+        return max(CHUNK_BYTES // int(self.dtype.itemsize), 1)
+
+    @property
+    def pitch(self) -> int:
+        """How many elements one row begins after another."""
+        return int(pitch_of(self.columns, self.dtype))
+
+    def at(self, row: Any, column: Any, *, more_rows: int = 0) -> Any:
+        """Return a pointer to an element. more_rows: a multiple of 8, added to the row."""
+        count = self.per_chunk
+        chunk, rest = _RIGHT(column, count.bit_length() - 1), _AND(column, count - 1)
+        return _ADD(self.chunk_at(row, chunk, more_rows=more_rows), rest)
+
+    def chunk_at(self, row: Any, chunk: Any, *, more_rows: int = 0) -> Any:
+        """Return a pointer to the first element of a chunk."""
+        place = _MULTIPLY(_XOR(chunk, turn(row, self.pitch // self.per_chunk)), self.per_chunk)
+        return _ADD(_ADD(self.start, _ADD(_MULTIPLY(row, self.pitch), place)), more_rows * self.pitch)
+
+    def elements(self, layout: Layout) -> list[Any]:
+        """Return this thread's elements, by loads."""
+        found = []
+        for at, width, (row, column) in self._places(layout):
+            place, mask = self.at(row, column), _mask(layout.valid()[at])
+            if width == 1:
+                found.append(sk.load(place, mask=mask))
+            else:
+                found += sk._lanes(sk._load_vector(place, width, width * self.dtype.itemsize, mask=mask))
+        return found
+
+    def parts(self, layout: Layout) -> list[Any]:
+        made: list[Any] = sk._in_vectors(self.elements(layout), layout.widths)
+        return made
+
+    def store(self, elements: list[Any], layout: Layout) -> None:
+        """Write this thread's elements."""
+        masks = layout.owned()
+        for at, width, (row, column) in self._places(layout):
+            place, mask = self.at(row, column), _mask(masks[at])
+            if width == 1:
+                sk.store(place, elements[at], mask=mask)
+            else:
+                (vector,) = sk._in_vectors(elements[at : at + width], [width])
+                sk._store_vector(place, vector, width * self.dtype.itemsize, mask=mask)
+
+    def _places(self, layout: Layout) -> list[tuple[int, int, list[Any]]]:
+        """Return for each access the number of its first register, how many it has, and the row and the column."""
+        row, column = [self.strides.index(each) if each in self.strides else None for each in (ROW, COLUMN)]
+        width = self.per_chunk if layout.width > 1 and layout.vector_axis == column else 1
+        width = math.gcd(width, layout.width, layout.shape[layout.vector_axis])
+        first = layout.first()
+
+        def index(axis: int | None, offset: Shape) -> Any:
+            return 0 if axis is None else _ADD(first[axis], offset[axis])
+
+        offsets = enumerate(layout.offsets[::width])
+        return [(i * width, width, [index(row, offset), index(column, offset)]) for i, offset in offsets]
+
+
+def pitch_of(columns: int, dtype: Any) -> int:
+    """Return the elements from row to row: whole chunks, of which there is a power of two, or an odd number."""
+    count = max(CHUNK_BYTES // int(dtype.itemsize), 1)
+    chunks = -(-columns // count)
+    return count * (chunks if chunks & (chunks - 1) == 0 else chunks | 1)
+
+
+def turns(chunks: int) -> tuple[tuple[int, int, int], ...]:
+    """Return what the places of chunks are exclusive-ored with, as fields of the number of their row: (shift, mask, shift back).
+
+    chunks: how many a row has.
+    """
+    if chunks & (chunks - 1) or chunks == 1:
+        return ()
+    return {2: ((2, 1, 0),), 4: ((1, 3, 0),)}.get(chunks, ((0, 3, 1), (2, 1, 0)))
+
+
+def turn(row: Any, chunks: int) -> Any:
+    """Return that of a row, known at run time."""
+    fields = [_LEFT(_AND(_RIGHT(row, shift), mask), back) for shift, mask, back in turns(chunks)]
+    return functools.reduce(_OR, fields) if fields else 0
+
+
+def new_matrix(
+    rows: int, columns: int, dtype: sk.DType, strides: tuple[Any, ...] = (ROW, COLUMN), copies: int = 1
+) -> Matrix:
+    """Return a matrix in new memory; the first one of several that follow one another by `rows` rows."""
+    array = sk.alloc_shared((copies * rows * pitch_of(columns, dtype),), dtype, align=128)
+    return Matrix(array, rows, columns, strides)
+
+
+def _mask(exists: Any) -> Any:
+    return None if exists is True else exists
