@@ -20,8 +20,8 @@ def device_entry(*, launch: Any) -> Any:
     'Let the kernel compute its own launch from sizes, constexprs and scalar arguments: `launch=LaunchConfig(grid=, block=)`.\n\nIt stands once, at the top of the kernel, outside run-time control flow; else it is refused as ENTRY_MISPLACED.'
 def dynamic_shared(dtype: Any, shape: Any = ...) -> Any:
     'The shared memory whose size the launch gives (`shared_bytes`), as a pointer, or as an array of `shape`.\n\nshape: an int or a tuple, of sizes known at run time or before. Every call returns the same memory, not initialised. A launch\nthat gives less than an array needs is refused as SHARED_MEMORY_TOO_SMALL.'
-def load(pointer: Any, mask: Any = ..., other: Any = ..., *, order: Any = ..., scope: Any = ...) -> Any:
-    'The element that `pointer` points to, a number of its dtype; of a tile of pointers, the tile of their elements.\n\nmask: a bool, or a tile of bools. Where it is false, memory is not touched and the result is `other` (0 if left out), a number\nthat the dtype holds. order: for what other threads write meanwhile: "relaxed", "acquire" (what comes later stays behind it)\nor "seq_cst". scope: of the threads that write it, "block", "gpu" (if left out) or "sys". Refused as BAD_OPERANDS: what is no\npointer, and an `other` that would be rounded; as NO_OVERLOAD: an order for bools or memory of a thread.'
+def load(pointer: Any, mask: Any = ..., other: Any = ..., *, order: Any = ..., scope: Any = ..., cache_modifier: Any = ..., eviction_policy: Any = ...) -> Any:
+    'The element that `pointer` points to, a number of its dtype; of a tile of pointers, the tile of their elements.\n\nmask: a bool, or a tile of bools. Where it is false, memory is not touched and the result is `other` (0 if left out), a number\nthat the dtype holds. order: for what other threads write meanwhile: "relaxed", "acquire" (what comes later stays behind it)\nor "seq_cst". scope: of the threads that write it, "block", "gpu" (if left out) or "sys". cache_modifier: in which caches of\nthe GPU it is kept, ".ca", ".cg" (in the second level alone) or ".cs" (read once). eviction_policy: whether it leaves the\nfirst level early, "evict_first", or late, "evict_last". One of the two is given, without an order; no value changes by it.\nRefused as BAD_OPERANDS: what is no pointer, and an `other` that would be rounded; as NO_OVERLOAD: an order for bools or\nmemory of a thread.'
 def speculate(condition: Any, *, multiple_of: Any = ...) -> Any:
     'Return, at compile time, True where `condition` holds, whatever the launch, and False where that is not known.\n\nA condition on arguments is taken for granted, and the code runs the launches for which it holds; others run code in which it\nis not known, made when such a launch comes. multiple_of: an int; asks whether `condition`, an integer, or a pointer or array\nin bytes, is a multiple of it in every thread and iteration. Refused as NOT_OF_ARGUMENTS: what depends on more than arguments,\nand on floats.'
 def static_assert(condition: Any, message: Any = ...) -> Any:
@@ -30,8 +30,8 @@ def static_print(*values: Any) -> Any:
     'Print while specialising: compile-time values as they are, run-time values by their type. Elsewhere it is `print`.'
 def static_range(*bounds: Any) -> Any:
     '`range(...)` of ints known at compile time, whose loop is unrolled; its variable is a Python int. Elsewhere it is `range`.\n\nRefused: a bound known only at run time (RUN_TIME_VALUE), and more iterations than `unroll_budget=` of the kernel allows.'
-def store(pointer: Any, value: Any, mask: Any = ..., *, order: Any = ..., scope: Any = ...) -> Any:
-    'Write `value`, converted to the element\'s dtype, to where `pointer` points; to a tile of pointers, a tile or one number.\n\nmask: a bool, or a tile of bools. Where it is false, nothing is written. order: for what other threads read meanwhile:\n"relaxed", "release" (what came earlier stays in front of it) or "seq_cst". scope: of the threads that read it, as in `load`.\nRefused as BAD_OPERANDS: what is no pointer or no number; as NO_OVERLOAD: an order for bools or memory of a thread.'
+def store(pointer: Any, value: Any, mask: Any = ..., *, order: Any = ..., scope: Any = ..., cache_modifier: Any = ..., eviction_policy: Any = ...) -> Any:
+    'Write `value`, converted to the element\'s dtype, to where `pointer` points; to a tile of pointers, a tile or one number.\n\nmask: a bool, or a tile of bools. Where it is false, nothing is written. order: for what other threads read meanwhile:\n"relaxed", "release" (what came earlier stays in front of it) or "seq_cst". scope: of the threads that read it, as in `load`.\ncache_modifier: ".wb", ".cg", ".cs" (not read soon) or ".wt" (through to memory). eviction_policy: as in `load`.\nRefused as BAD_OPERANDS: what is no pointer or no number; as NO_OVERLOAD: an order for bools or memory of a thread.'
 def table(values: Any) -> Any:
     'A captured NumPy array as an array of the kernel that is part of its code: `sk.load(sk.table(CODES) + tile)`.\n\nTo index it, `CODES[i]` does; this is for pointers. values: known at compile time, at most 4 MiB. Nothing can be stored to it.'
 def where(condition: Any, if_true: Any, if_false: Any) -> Any:
@@ -64,8 +64,8 @@ def _lanes(number: Any) -> Any:
     'Return the lanes of a vector; for any other value, the value itself.'
 def _linear(value: Any) -> Any:
     'Return an integer as an int64, or a pointer, and whether it is one; None for what is neither, and no int64 for certain.'
-def _load_vector(pointer: Any, count: Any, align: Any, mask: Any = ..., other: Any = ...) -> Any:
-    'The vector of `count` elements (2, 4 or 8) from `pointer` on, as `load` reads one: one access, under one mask.\n\nalign: bytes of which the address is a multiple, as the caller knows. other: a number or a vector.'
+def _load_vector(pointer: Any, count: Any, align: Any, mask: Any = ..., other: Any = ..., **hints: Any) -> Any:
+    'The vector of `count` elements (2, 4 or 8) from `pointer` on, as `load` reads one: one access, under one mask.\n\nalign: bytes of which the address is a multiple, as the caller knows. other: a number or a vector. hints: as those of `load`.'
 def _numbers_of(value: Any) -> Any:
     "Return the numbers in a value, in order: itself, or those in a tuple, list, dict or object of a user's class, nested."
 def _refuse_index(message: Any, hint: Any) -> Any:
@@ -74,7 +74,7 @@ def _refuse_shape(message: Any, hint: Any) -> Any:
     'Refuse, as BAD_SHAPE, shapes that an operation does not take.'
 def _start_of(pointers: Any) -> Any:
     'Return the argument that pointers were all computed from, an address that all threads have; None where there is none.'
-def _store_vector(pointer: Any, value: Any, align: Any, mask: Any = ...) -> Any:
+def _store_vector(pointer: Any, value: Any, align: Any, mask: Any = ..., **hints: Any) -> Any:
     'Write the lanes of a vector from `pointer` on, as `store` writes one; the rest is as in `load_vector`.'
 from stagekit.frontend.library import takes_vectors as _takes_vectors
 def _vector_width() -> Any:

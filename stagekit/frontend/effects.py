@@ -32,19 +32,18 @@ def act(site: Site, emit: Emit, pointers: Sequence[Value] = ()) -> Sequence[Valu
     return builder.once(body.done())
 
 
-def load(
-    site: Site, pointer: Value, mask: Value | None = None, other: Value | None = None, **wide: int | None
-) -> Value:
-    """Emit a load. wide: `count` and `align` of a vector."""
+def load(site: Site, pointer: Value, mask: Value | None = None, other: Value | None = None, **how: Any) -> Value:
+    """Emit a load. how: `count` and `align` of a vector, `cache`."""
     site.tracer.has_acted = True
     begin_statement(site)
-    return site.tracer.builder.load(pointer, mask, other, **wide)
+    return site.tracer.builder.load(pointer, mask, other, **how)
 
 
-def store(site: Site, pointer: Value, value: Value, mask: Value | None = None, align: int | None = None) -> None:
+def store(site: Site, pointer: Value, value: Value, mask: Value | None = None, **how: Any) -> None:
+    """Emit a store. how: `align` of a vector, `cache`."""
     if pointer.type.space is Space.CONSTANT:  # type: ignore[union-attr]
         raise site.error(TableStore())
-    act(site, lambda: site.tracer.builder.store(pointer, value, mask, align=align), (pointer,))
+    act(site, lambda: site.tracer.builder.store(pointer, value, mask, **how), (pointer,))
 
 
 def begin_statement(site: Site) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from stagekit import dtypes
 from stagekit.diagnostics import DIVISION, called, hide_frames, shown
 from stagekit.dtypes import DType
-from stagekit.frontend import arrays, attributes, effects, ordered
+from stagekit.frontend import arrays, attributes, caching, effects, ordered
 from stagekit.frontend.errors import (
     NO_GPU,
     BadCall,
@@ -122,16 +122,23 @@ def _mask(site: Site, mask: Any) -> Value | None:
 
 
 @elementwise
-def load(site: Site, pointer: Any, mask: Any = None, other: Any = None, *, order: Any = None, scope: Any = None) -> Any:
+def load(
+    site: Site, pointer: Any, mask: Any = None, other: Any = None, *, order: Any = None, scope: Any = None,
+    cache_modifier: str = "", eviction_policy: str = "",
+) -> Any:  # fmt: skip
     """The element that `pointer` points to, a number of its dtype; of a tile of pointers, the tile of their elements.
 
     mask: a bool, or a tile of bools. Where it is false, memory is not touched and the result is `other` (0 if left out), a number
     that the dtype holds. order: for what other threads write meanwhile: "relaxed", "acquire" (what comes later stays behind it)
-    or "seq_cst". scope: of the threads that write it, "block", "gpu" (if left out) or "sys". Refused as BAD_OPERANDS: what is no
-    pointer, and an `other` that would be rounded; as NO_OVERLOAD: an order for bools or memory of a thread.
+    or "seq_cst". scope: of the threads that write it, "block", "gpu" (if left out) or "sys". cache_modifier: in which caches of
+    the GPU it is kept, ".ca", ".cg" (in the second level alone) or ".cs" (read once). eviction_policy: whether it leaves the
+    first level early, "evict_first", or late, "evict_last". One of the two is given, without an order; no value changes by it.
+    Refused as BAD_OPERANDS: what is no pointer, and an `other` that would be rounded; as NO_OVERLOAD: an order for bools or
+    memory of a thread.
     """
+    cache = caching.hint(site, "load", cache_modifier, eviction_policy, order, scope)
     if order is None and scope is None:
-        return load_as(site, pointer, mask, other, functools.partial(effects.load, site))
+        return load_as(site, pointer, mask, other, functools.partial(effects.load, site, cache=cache))
     return load_as(site, pointer, mask, other, functools.partial(ordered.load, site, order, scope))
 
 
@@ -165,15 +172,20 @@ def _holds_exactly(dtype: DType, fill: Any) -> bool:
 
 
 @elementwise
-def store(site: Site, pointer: Any, value: Any, mask: Any = None, *, order: Any = None, scope: Any = None) -> None:
+def store(
+    site: Site, pointer: Any, value: Any, mask: Any = None, *, order: Any = None, scope: Any = None,
+    cache_modifier: str = "", eviction_policy: str = "",
+) -> None:  # fmt: skip
     """Write `value`, converted to the element's dtype, to where `pointer` points; to a tile of pointers, a tile or one number.
 
     mask: a bool, or a tile of bools. Where it is false, nothing is written. order: for what other threads read meanwhile:
     "relaxed", "release" (what came earlier stays in front of it) or "seq_cst". scope: of the threads that read it, as in `load`.
+    cache_modifier: ".wb", ".cg", ".cs" (not read soon) or ".wt" (through to memory). eviction_policy: as in `load`.
     Refused as BAD_OPERANDS: what is no pointer or no number; as NO_OVERLOAD: an order for bools or memory of a thread.
     """
+    cache = caching.hint(site, "store", cache_modifier, eviction_policy, order, scope)
     if order is None and scope is None:
-        store_as(site, pointer, value, mask, functools.partial(effects.store, site))
+        store_as(site, pointer, value, mask, functools.partial(effects.store, site, cache=cache))
     else:
         store_as(site, pointer, value, mask, functools.partial(ordered.store, site, order, scope))
 

@@ -17,7 +17,7 @@ import numpy as np
 from stagekit import dtypes
 from stagekit.diagnostics import Loc, shown
 from stagekit.dtypes import DType
-from stagekit.frontend import conditions, effects
+from stagekit.frontend import caching, conditions, effects
 from stagekit.frontend.errors import BadBlockSize, BadCall, BadIndex, BadShape, StagingError
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.language import ELEMENTWISE, Staged, StagedLaunch, ask_multiple, load_as, staged, store_as
@@ -74,19 +74,22 @@ def lanes(site: Site, number: Any) -> list[Any]:
 
 
 @staged
-def load_vector(site: Site, pointer: Any, count: int, align: int, mask: Any = None, other: Any = None) -> Any:
+def load_vector(
+    site: Site, pointer: Any, count: int, align: int, mask: Any = None, other: Any = None, **hints: str
+) -> Any:
     """The vector of `count` elements (2, 4 or 8) from `pointer` on, as `load` reads one: one access, under one mask.
 
-    align: bytes of which the address is a multiple, as the caller knows. other: a number or a vector.
+    align: bytes of which the address is a multiple, as the caller knows. other: a number or a vector. hints: as those of `load`.
     """
-    emit = functools.partial(effects.load, site, count=count, align=align)
+    emit = functools.partial(effects.load, site, count=count, align=align, cache=caching.hint(site, "load", **hints))
     return load_as(site, pointer, mask, other, emit, count)
 
 
 @staged
-def store_vector(site: Site, pointer: Any, value: Any, align: int, mask: Any = None) -> None:
+def store_vector(site: Site, pointer: Any, value: Any, align: int, mask: Any = None, **hints: str) -> None:
     """Write the lanes of a vector from `pointer` on, as `store` writes one; the rest is as in `load_vector`."""
-    store_as(site, pointer, value, mask, functools.partial(effects.store, site, align=align))
+    cache = caching.hint(site, "store", **hints)
+    store_as(site, pointer, value, mask, functools.partial(effects.store, site, align=align, cache=cache))
 
 
 @staged

@@ -222,15 +222,23 @@ class Builder:
         *,
         count: int | None = None,
         align: int | None = None,
+        cache: str | None = None,
     ) -> Value:
         """Load an element; a vector where `count` is given, whose address is said to be a multiple of `align` bytes."""
-        given = {"pointer": pointer, "mask": mask, "other": other, "count": count, "align": align}
+        given = {"pointer": pointer, "mask": mask, "other": other, "count": count, "align": align, "cache": cache}
         return self._one(ops.Load, given)
 
     def store(
-        self, pointer: Value, value: Value, mask: Value | None = None, *, align: int | None = None
+        self,
+        pointer: Value,
+        value: Value,
+        mask: Value | None = None,
+        *,
+        align: int | None = None,
+        cache: str | None = None,
     ) -> tuple[Value, ...]:
-        return self._many(ops.Store, {"pointer": pointer, "value": value, "mask": mask, "align": align})
+        given = {"pointer": pointer, "value": value, "mask": mask, "align": align, "cache": cache}
+        return self._many(ops.Store, given)
 
     def alloc(self, dtype: DType, space: Space, count: int | None, align: int, name: str = "") -> Value:
         return self._one(ops.Alloc, {"dtype": dtype, "space": space, "count": count, "align": align}, name)

@@ -212,6 +212,7 @@ class Load(Op):
     `other` (both or neither given).
 
     align: bytes of which the address is a multiple, a claim of whoever makes the op. None: the size of an element.
+    cache: how a GPU is to keep what is accessed in global memory, as PTX writes it (`cg`, `L1::evict_last`); changes no value.
     covers: the elements of a vector access that has been taken apart, of whose first this is the op; 0 in the ops of the others.
     For checks and measurements only, like `loc`.
     """
@@ -221,17 +222,19 @@ class Load(Op):
     other: Value | None = optional_operand()
     count: int | None = attribute()
     align: int | None = attribute()
+    cache: str | None = attribute()
     covers: int = 1
 
 
 @op("store", effects=frozenset({Effect.WRITE}))
 class Store(Op):
-    """Write one element, or a vector to neighbours, where `mask`, one bool, holds. align, covers: as in `Load`."""
+    """Write one element, or a vector to neighbours, where `mask`, one bool, holds. align, cache, covers: as in `Load`."""
 
     pointer: Value = operand()
     value: Value = operand()
     mask: Value | None = optional_operand()
     align: int | None = attribute()
+    cache: str | None = attribute()
     covers: int = 1
 
 

@@ -18,21 +18,22 @@ from stagekit.lib.tile import ACCESSES, Tile, Traced, common_shape, meeting, pla
 from stagekit.lib.weak import Guard, Ramp
 
 _AND = sk._operation("&")
+_HINTS = {"cache_modifier", "eviction_policy"}  # what a wide access may be told; orders are of single elements
 
 
 @sk._direct
-def _load(_: Any, pointer: Any, mask: Any = None, other: Any = None, **order: Any) -> Tile:
+def _load(_: Any, pointer: Any, mask: Any = None, other: Any = None, **how: Any) -> Tile:
     lead, (pointer, mask, other) = _in_memory((pointer, mask, other))
     layout, exists = lead.layout, lead.valid()
-    if not order and (found := _vectors(layout, pointer, mask, exists)):
+    if _HINTS.issuperset(how) and (found := _vectors(layout, pointer, mask, exists)):
         places = zip(found.pointers, found.masks, lead.vectors_of(other))
-        return lead.like([sk._load_vector(p, layout.width, found.align, mask=m, other=o) for p, m, o in places])
+        return lead.like([sk._load_vector(p, layout.width, found.align, mask=m, other=o, **how) for p, m, o in places])
     rows = zip(lead.elements_of(pointer), lead.elements_of(mask), lead.elements_of(other), exists)
-    return lead.like([sk.load(p, mask=_mask(on, m), other=o, **order) for p, m, o, on in rows])
+    return lead.like([sk.load(p, mask=_mask(on, m), other=o, **how) for p, m, o, on in rows])
 
 
 @sk._direct
-def _store(_: Any, pointer: Any, value: Any, mask: Any = None, **order: Any) -> None:
+def _store(_: Any, pointer: Any, value: Any, mask: Any = None, **how: Any) -> None:
     if not isinstance(pointer, Tile):
         sk.static_assert(False, "store of a tile to one address: add an arange to the pointer")
     others = [each for each in (value, mask) if isinstance(each, Tile)]
@@ -46,13 +47,13 @@ def _store(_: Any, pointer: Any, value: Any, mask: Any = None, **order: Any) -> 
         lead, (pointer, value, mask) = placed((pointer, value, mask), _along(lead.layout, axis + lead.ndim))
     layout, exists = lead.layout, lead.layout.owned()
     is_in_vectors = value.is_in_vectors if isinstance(value, Tile) else True
-    if is_in_vectors and not order and (found := _vectors(layout, pointer, mask, exists)):
+    if is_in_vectors and _HINTS.issuperset(how) and (found := _vectors(layout, pointer, mask, exists)):
         vectors = value if isinstance(value, Tile) else repeated(value, layout)
         for p, m, x in zip(found.pointers, found.masks, lead.vectors_of(vectors)):
-            sk._store_vector(p, x, found.align, mask=m)
+            sk._store_vector(p, x, found.align, mask=m, **how)
         return
     for p, x, m, on in zip(lead.elements_of(pointer), lead.elements_of(value), lead.elements_of(mask), exists):
-        sk.store(p, x, mask=_mask(on, m), **order)
+        sk.store(p, x, mask=_mask(on, m), **how)
 
 
 @sk._kernel_only

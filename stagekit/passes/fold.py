@@ -214,14 +214,14 @@ class _Folder(Rewriter):
         mask = self.known.get(op.mask) if op.mask else None
         if mask is None or op.other is None:
             return None
-        return (builder.load(op.pointer, count=op.count, align=op.align) if mask else op.other,)
+        return (builder.load(op.pointer, count=op.count, align=op.align, cache=op.cache) if mask else op.other,)
 
     def store(self, op: ops.Store, builder: Builder) -> Replacement:
         mask = self.known.get(op.mask) if op.mask else None
         if mask is None:
             return None
         if mask:
-            builder.store(op.pointer, op.value, align=op.align)
+            builder.store(op.pointer, op.value, align=op.align, cache=op.cache)
         return ()
 
     def if_(self, op: ops.If, builder: Builder) -> Replacement:

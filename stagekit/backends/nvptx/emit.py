@@ -21,7 +21,7 @@ from stagekit.backends.llvm.blocks import branch, phi, when
 from stagekit.backends.llvm.tables import define_table
 from stagekit.backends.llvm.types import lanes_of, memory_type, suffix, vector_of
 from stagekit.backends.llvm.writer import Writer
-from stagekit.backends.nvptx import calls, loops, printf
+from stagekit.backends.nvptx import caching, calls, loops, printf
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.dtypes import DType
 from stagekit.ir import Op, Pointer, Space, Value, ops
@@ -199,7 +199,10 @@ def _load(e: Emitter, op: ops.Load) -> None:
 def _plain_load(e: Emitter, op: ops.Load) -> str:
     dtype, lanes = _dtype(op.pointer), lanes_of(op.result.type)
     held = memory_type(dtype, lanes)
-    raw = e.w.emit(f"load {held}, {e.typed(op.pointer)}, align {op.align or dtype.itemsize}")
+    if caching.applies(op):
+        raw = caching.load(e, op, held)
+    else:
+        raw = e.w.emit(f"load {held}, {e.typed(op.pointer)}, align {op.align or dtype.itemsize}")
     return e.w.emit(f"icmp ne {held} {raw}, {arith.constant(dtypes.uint8, lanes, 0)}") if dtype is dtypes.bool_ else raw
 
 
@@ -209,7 +212,10 @@ def _store(e: Emitter, op: ops.Store) -> None:
     with when(e.w, "true" if op.mask is None else e.operands[op.mask]):
         if dtype is dtypes.bool_:
             value = e.w.emit(f"zext {e.typed(op.value)} to {held}")
-        e.w.line(f"store {held} {value}, {e.typed(op.pointer)}, align {op.align or dtype.itemsize}")
+        if caching.applies(op):
+            caching.store(e, op, f"{held} {value}")
+        else:
+            e.w.line(f"store {held} {value}, {e.typed(op.pointer)}, align {op.align or dtype.itemsize}")
 
 
 def _alloc(e: Emitter, op: ops.Alloc) -> None:

@@ -320,10 +320,12 @@ def _lanes(what: str, pointer: OraclePointer, mask: Any, *values: Any) -> tuple[
     return np.broadcast_to(pointer.places, shape), np.broadcast_to(is_on, shape), extent
 
 
-def load(pointer: Any, mask: Any = None, other: Any = None, order: Any = None, scope: Any = None) -> OracleValue:
+def load(
+    pointer: Any, mask: Any = None, other: Any = None, order: Any = None, scope: Any = None, **hints: str
+) -> OracleValue:
     """Return what is at a pointer or a tile of pointers; where `mask` is off, `other` (default 0), and memory is not touched.
 
-    Programs run one after another, so every access has the strongest order.
+    Programs run one after another, so every access has the strongest order. hints: for caches, of which there are none.
     """
     at, mask = _within(pointer, mask)
     places, is_on, extent = _lanes("load", at, mask, other)
@@ -333,7 +335,7 @@ def load(pointer: Any, mask: Any = None, other: Any = None, order: Any = None, s
     return value_of(found[0] if extent is None else found, at.dtype)
 
 
-def store(pointer: Any, value: Any, mask: Any = None, order: Any = None, scope: Any = None) -> None:
+def store(pointer: Any, value: Any, mask: Any = None, order: Any = None, scope: Any = None, **hints: str) -> None:
     """Write a number or a tile, converted to the dtype of the elements, where `mask` is on."""
     at, mask = _within(pointer, mask)
     places, is_on, extent = _lanes("store", at, mask, value)
