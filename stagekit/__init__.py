@@ -43,6 +43,7 @@ from stagekit.frontend.language import (
     window,
 )
 from stagekit.frontend.language import view as _view
+from stagekit.frontend.library import all_blocks_at_once as _all_blocks_at_once
 from stagekit.frontend.library import block_threads as _block_threads
 from stagekit.frontend.library import choose as _choose
 from stagekit.frontend.library import combined as _combined
@@ -92,6 +93,7 @@ from stagekit.lib import (
     flip,
     full,
     gather,
+    grid_sync,
     histogram,
     join,
     labeled_partition,

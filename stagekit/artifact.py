@@ -32,7 +32,8 @@ class Artifact:
     entry: symbol of the kernel. block: threads per axis where fixed at compile time, else None.
     shared_bytes: static shared memory per block. scratch_bytes: cpu only, memory per worker for shared memory and values
     that cross barriers, without the dynamic shared bytes, which follow it. capability: cuda only, ten times the version.
-    is_debug: each launch on a GPU is waited for. grid_axes: along which the programs of a block-level kernel differ.
+    is_debug: each launch on a GPU is waited for. grid_state: where blocks wait for the whole grid, which must run at once then,
+    the parameter that points to what they count in. grid_axes: along which the programs of a block-level kernel differ.
     record_sites: where there are some, the last native parameter is the address of a record buffer (`runtime/records.py`).
     stages: text by stage name, `llvm` and `ptx`, for people; the IR is the trace's, and printed when somebody asks for it.
 
@@ -54,6 +55,7 @@ class Artifact:
     scratch_bytes: int = 0
     capability: int = 0
     is_debug: bool = False
+    grid_state: tuple[int, ...] = ()
     grid_axes: tuple[int, ...] = (0, 1, 2)
     added_shared_bytes: int = 0  # cuda: dynamic shared bytes that every launch adds to what its caller asks for
     record_sites: tuple[RecordSite, ...] = ()

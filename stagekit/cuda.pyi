@@ -30,6 +30,8 @@ def syncthreads_or(predicate: Any) -> Any:
     '`syncthreads` that also tells every thread whether `predicate` holds for any thread of the block.'
 def syncwarp(mask: Any = ...) -> Any:
     'Wait for the lanes of this warp whose bit is set in `mask`; their earlier writes are then visible to each other.'
+def nanosleep(ns: Any) -> Any:
+    'Do nothing for about `ns` nanoseconds, at most twice as many, while waiting for another thread; on the CPU, let another thread run.'
 def fence(order: Any = ..., scope: Any = ...) -> Any:
     "Order this thread's memory accesses as seen by the threads of `scope`. Waits for nobody."
 def threadfence_block() -> Any:
@@ -64,4 +66,4 @@ def cp_async_commit() -> Any:
     'Make a group of the copies that this thread has begun since the last one; of none an empty one. On cuda: compute capability 8.0 or above; below that by other instructions.'
 def cp_async_wait(pending: Any = ...) -> Any:
     "Wait until at most `pending` groups of this thread's copies, the latest ones, are under way. On cuda: compute capability 8.0 or above; below that by other instructions."
-__all__ = ['DeviceArray', 'LaunchConfig', 'block_dim', 'block_idx', 'capability', 'cp_async', 'cp_async_commit', 'cp_async_wait', 'device_count', 'empty', 'fence', 'grid_dim', 'is_available', 'lane_id', 'ldmatrix_x1', 'ldmatrix_x2', 'ldmatrix_x4', 'mma_m16n8k16_bf16', 'mma_m16n8k16_f16', 'mma_m16n8k32_s8', 'mma_m16n8k32_u8', 'mma_m16n8k8_tf32', 'mma_m8n8k4_f64', 'round_tf32', 'synchronize', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'thread_idx', 'threadfence', 'threadfence_block', 'threadfence_system', 'to_device', 'warp_id']
+__all__ = ['DeviceArray', 'LaunchConfig', 'block_dim', 'block_idx', 'capability', 'cp_async', 'cp_async_commit', 'cp_async_wait', 'device_count', 'empty', 'fence', 'grid_dim', 'is_available', 'lane_id', 'ldmatrix_x1', 'ldmatrix_x2', 'ldmatrix_x4', 'mma_m16n8k16_bf16', 'mma_m16n8k16_f16', 'mma_m16n8k32_s8', 'mma_m16n8k32_u8', 'mma_m16n8k8_tf32', 'mma_m8n8k4_f64', 'nanosleep', 'round_tf32', 'synchronize', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'thread_idx', 'threadfence', 'threadfence_block', 'threadfence_system', 'to_device', 'warp_id']

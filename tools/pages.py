@@ -94,7 +94,15 @@ _SECTIONS = {
     ),
     "among threads": (
         "What each thread has of its own, combined or handed on: over a warp, a block, or a group of lanes.",
-        ("warp_reduce", "block_reduce", "block_scan", "tiled_partition", "coalesced_threads", "labeled_partition"),
+        (
+            "warp_reduce",
+            "block_reduce",
+            "block_scan",
+            "tiled_partition",
+            "coalesced_threads",
+            "labeled_partition",
+            "grid_sync",
+        ),
     ),
     "random numbers": (
         "Numbers that a seed and an offset determine, one at a time or for a tile of offsets, with the same bits everywhere.",

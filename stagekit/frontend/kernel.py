@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from stagekit import dtypes
@@ -29,6 +29,7 @@ from stagekit.frontend.errors import (
     StagingError,
     UnsupportedSyntax,
 )
+from stagekit.frontend.evaluation import Site
 from stagekit.frontend.extents import MOST_ELEMENTS, is_row_major, row_major
 from stagekit.frontend.facts import Argument
 from stagekit.frontend.host_sizes import HostExpressions, renumbered
@@ -112,6 +113,8 @@ class _Trace:
         if frame.control.get(VALUE) is not None:
             node = next(n for n in ast.walk(self.source.node) if isinstance(n, ast.Return) and n.value is not None)
             raise frame.error(KernelReturn(self.source.name), node)
+        for at_end, array in self.tracer.at_end.items():
+            Site(frame, self.source.node).invoke(at_end, [array])
         self.builder.loc = self.loc
         self.builder.yield_()
         return self._finish()
@@ -265,7 +268,7 @@ class _Trace:
         if (size := slot_offsets(slots)[-1]) > MAX_PARAMETER_BYTES:
             raise StagingError(ParameterSpace(len(slots), size, MAX_PARAMETER_BYTES), self.loc)
         body = Block(tuple(self.params[i] for i in needed), body.ops)
-        attributes = self._attributes(block, slots, [p in ordered.constant for p in body.params])
+        attributes = self._attributes(block, slots, body.params, ordered.constant)
         plain = {p.name: p.default for p in self.request.parameters.run_time}
         defaults = tuple(plain.get(spec.name, ...) for spec in specs)
         return Traced(
@@ -372,7 +375,11 @@ class _Trace:
         return [i for i, (slot, param) in rows if slot.kind in ("address", "value") or param in used or i in asked]
 
     def _attributes(
-        self, block: tuple[int, int, int] | None, slots: tuple[ParamSlot, ...], constant: Sequence[bool]
+        self,
+        block: tuple[int, int, int] | None,
+        slots: tuple[ParamSlot, ...],
+        params: Sequence[Value],
+        constant: Collection[Value],
     ) -> tuple[tuple[str, Any], ...]:
         """Return the function's attributes that say something.
 
@@ -381,16 +388,17 @@ class _Trace:
         pointed = {i: s for i, s in enumerate(self.specs) if isinstance(s, ArraySpec | PointerSpec)}
         aligns = tuple(pointed[s.argument].align if s.kind == "address" else 0 for s in slots)
         is_usual = all(pointed[s.argument].dtype.itemsize >= align for s, align in zip(slots, aligns) if align)
-        options = self.request.options
+        options, states = self.request.options, [array.base.value for array in self.tracer.at_end.values()]
         rows = {
             "fastmath": options.fastmath,
             "debug": options.debug,
+            "grid_state": tuple(i for i, p in enumerate(params) if p in states),
             "lineinfo": options.lineinfo,
             "max_registers": options.max_registers,
             "min_blocks": options.min_blocks,
             "block": block,
             "align": None if is_usual else aligns,
-            "constant": tuple(constant) if any(constant) else None,
+            "constant": tuple(p in constant for p in params) if any(p in constant for p in params) else None,
         }
         return tuple((name, value) for name, value in rows.items() if value)
 

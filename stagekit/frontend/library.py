@@ -22,7 +22,7 @@ from stagekit.frontend.errors import BadBlockSize, BadCall, BadIndex, BadShape, 
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.language import ELEMENTWISE, Staged, StagedLaunch, ask_multiple, load_as, staged, store_as
 from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric, own_type
-from stagekit.frontend.parts import note_parts, parts_of, same_shape, with_parts
+from stagekit.frontend.parts import describe, note_parts, parts_of, same_shape, with_parts
 from stagekit.frontend.tracer import Extents, Tracer, WholeBlock
 from stagekit.frontend.values import Address, Array, Number
 from stagekit.ir import Block, Effect, Intrinsic, Vector, walk
@@ -282,6 +282,20 @@ def _block_shape(site: Site, block: Any, user: str) -> Extents:
         return x, y, z
     hint = "give the block of the launch, known at compile time: 256, or (16, 16)"
     raise site.error(BadCall(f"{user}: block_threads is {shown(block)}: {why}", hint))
+
+
+@staged
+def all_blocks_at_once(site: Site, user: str, at_end: Any, array: Any) -> None:
+    """Declare that the blocks of the grid wait for each other, so that a launch must run all of them at once.
+
+    at_end: a fragment of the library that runs where the kernel ends, on `array`, an argument of the kernel.
+    """
+    tracer = site.tracer
+    is_argument = isinstance(array, Array) and not array.is_part and array.base.value is array.base.start
+    if not is_argument or array.dtype is not dtypes.uint32 or array.ndim != 1:
+        hint = "declare a parameter for it: an array of two uint32, which are 0 before the first launch"
+        raise site.error(BadCall(f"`{user}` takes an argument of the kernel, got {describe(array)}", hint))
+    tracer.at_end[at_end] = array
 
 
 @staged

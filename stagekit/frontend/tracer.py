@@ -127,6 +127,7 @@ class Tracer:
     target: str = "interp"  # "cuda" leaves out what inline assembly means on others; for "cpu" tiles lie otherwise
     is_quick: bool = True  # answer what depends on arguments with True; see `facts.py`
     has_acted: bool = False  # something was emitted that a block-level kernel does once, or in order
+    at_end: dict[Any, Any] = field(default_factory=dict)  # by a function that runs where the kernel ends: its argument
     whole_block: WholeBlock | None = None  # what a reduction over the block needs, None where there is none
     captures: Captures = field(default_factory=Captures)
     journal: Journal = field(default_factory=Journal)

@@ -73,6 +73,37 @@ syncwarp = define(
     doc="Wait for the lanes of this warp whose bit is set in `mask`; their earlier writes are then visible to each other.",
     source="PTX ISA, bar.warp.sync",
 )
+
+
+def _sleep(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value, ...]:
+    return b.asm("nanosleep.u32 $0;", "r", args, (), has_side_effects=True, host=None)
+
+
+def _give_way(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value, ...]:
+    return b.call(give_way, ())
+
+
+give_way = define(
+    name="give_way",
+    public_in=(),
+    args=(),
+    sigs=(Sig((), ()),),
+    effects=_FENCE,
+    lower=dict.fromkeys(TARGETS, Native.GIVE_WAY),
+    doc="Let another thread of the machine run.",
+    source="POSIX.1-2024, sched_yield",
+)
+nanosleep = define(
+    name="nanosleep",
+    public_in=_EVERYWHERE,
+    args=("ns",),
+    sigs=(Sig((U32,), ()),),
+    effects=_FENCE,
+    lower={"cuda": Expand(_sleep), "cpu": Expand(_give_way), "interp": Expand(_give_way)},
+    doc="Do nothing for about `ns` nanoseconds, at most twice as many, while waiting for another thread; on the CPU, let another "
+    "thread run.",
+    source="PTX ISA, nanosleep",
+)
 fence = define(
     name="fence",
     public_in=_EVERYWHERE,

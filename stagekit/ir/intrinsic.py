@@ -109,6 +109,7 @@ class Native(Enum):
     COPY_ASYNC = "copy_async"  # of one element; args: target, source, mask; params: align, covers
     COPY_COMMIT = "copy_commit"
     COPY_WAIT = "copy_wait"  # params: how many groups may be under way
+    GIVE_WAY = "give_way"  # to another thread of the machine
 
 
 class Llvm(NamedTuple):

@@ -103,6 +103,7 @@ def _artifact(traced: Traced, fn: Function, **of_target: Any) -> Artifact:
         launch=traced.launch,
         grid_axes=traced.grid_axes,
         is_debug=bool(fn.attribute("debug")),
+        grid_state=tuple(fn.attribute("grid_state", ())),
         record_sites=tuple(fn.attribute("record_sites", ())),
         **fields,
     )

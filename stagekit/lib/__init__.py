@@ -9,6 +9,7 @@ from stagekit.lib import parts as parts  # makes `A.tile` known
 from stagekit.lib.collectives import block_reduce, block_scan, warp_reduce
 from stagekit.lib.creation import arange, full, zeros
 from stagekit.lib.exchange import gather, histogram
+from stagekit.lib.grids import grid_sync
 from stagekit.lib.groups import Group, TiledGroup, coalesced_threads, labeled_partition, tiled_partition
 from stagekit.lib.joining import flip, join, split
 from stagekit.lib.products import dot
@@ -28,7 +29,7 @@ from stagekit.lib.votes import all, any, count_nonzero
 
 __all__ = [
     "Group", "Tile", "TiledGroup", "all", "any", "arange", "argmax", "argmin", "argsort", "block_reduce", "block_scan",
-    "coalesced_threads", "count_nonzero", "cumprod", "cumsum", "dot", "flip", "full", "gather", "histogram", "join",
+    "coalesced_threads", "count_nonzero", "cumprod", "cumsum", "dot", "flip", "full", "gather", "grid_sync", "histogram", "join",
     "labeled_partition", "philox", "rand", "randint", "randn", "reduce", "reduce_max", "reduce_min", "reduce_sum", "scan",
     "sort", "split", "tiled_partition", "topk", "warp_reduce", "zeros",
 ]  # fmt: skip

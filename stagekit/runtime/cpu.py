@@ -12,6 +12,7 @@ blocks run in the calling thread.
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,7 @@ from stagekit.diagnostics import InternalError, Loc, StagekitError, hide_frames
 from stagekit.native_tables import FORKED, NO_MEMORY, SCRATCH_ALIGN, WORD
 from stagekit.runtime import native_process
 from stagekit.runtime.checks import Reading
-from stagekit.runtime.errors import BarrierError, ForkedLaunch, MissedBarrier
+from stagekit.runtime.errors import BarrierError, ForkedLaunch, GridTooLarge, LaunchError, MissedBarrier
 from stagekit.runtime.kernel import Buffer, Kernel, LaunchOther, Packer, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize
 from stagekit.runtime.native_process import PreparedLaunch, State
@@ -34,6 +35,15 @@ _ENTRY_TYPE = ctypes.CFUNCTYPE(
 )
 
 _WORTH_A_POOL_NS = 20_000_000  # about what it takes to make one
+
+
+MOST_AT_ONCE = 1024  # threads of the machine for the blocks of one launch
+
+
+def _scratch(scratch_bytes: int) -> tuple[Any, int]:
+    """Return memory, and the address in it that is aligned as scratch memory must be."""
+    memory = (ctypes.c_char * (scratch_bytes + SCRATCH_ALIGN - 1))()
+    return memory, ctypes.addressof(memory) + -ctypes.addressof(memory) % SCRATCH_ALIGN
 
 
 class CpuKernel(Kernel):
@@ -76,7 +86,9 @@ class CpuKernel(Kernel):
 
     def _run(self, slots: int, grid: int, blocks: int, shared_bytes: int) -> None:
         scratch_bytes, done, fault = self.artifact.scratch_bytes + shared_bytes, 0, 0
-        if not native_process.has_functions():
+        if self.artifact.grid_state:
+            done, fault = blocks, self._all_at_once(slots, grid, blocks, scratch_bytes)
+        elif not native_process.has_functions():
             done, fault = self._begin(slots, grid, blocks, scratch_bytes)
         if done < blocks and not fault:
             values = self._address, ctypes.addressof(self._cost), slots, grid, done, blocks, scratch_bytes
@@ -86,8 +98,7 @@ class CpuKernel(Kernel):
 
     def _begin(self, slots: int, grid: int, blocks: int, scratch_bytes: int) -> tuple[int, int]:
         """Run blocks in this thread, twice as many each time, until there is a pool; return how many have run, and the fault."""
-        memory = (ctypes.c_char * (scratch_bytes + SCRATCH_ALIGN - 1))()
-        scratch = ctypes.addressof(memory) + -ctypes.addressof(memory) % SCRATCH_ALIGN
+        _memory, scratch = _scratch(scratch_bytes)
         before, done, fault = time.perf_counter_ns(), 0, 0
         while done < blocks and not fault and not native_process.has_functions():
             last = min(2 * done or 1, blocks)
@@ -97,6 +108,33 @@ class CpuKernel(Kernel):
             if elapsed > _WORTH_A_POOL_NS and done < blocks:
                 self._provide_pool()
         return done, fault
+
+    def _all_at_once(self, slots: int, grid: int, blocks: int, scratch_bytes: int) -> int:
+        """Run each block in a thread of its own, since they wait for each other; return a fault of one of them, or 0.
+
+        One that ends by a fault counts as ended for those that wait, as `lib/grids.py` has it.
+        """
+        if blocks > MOST_AT_ONCE:
+            raise LaunchError(GridTooLarge(self._name, blocks, "the CPU", MOST_AT_ONCE))
+        (place,) = self.artifact.grid_state
+        address = ctypes.c_uint64.from_address(slots + slot_offsets(self.artifact.signature.slots)[place]).value
+        state, faults = (ctypes.c_uint32 * 2).from_address(address), [0] * blocks
+
+        def run(block: int) -> None:
+            memory, scratch = _scratch(scratch_bytes)
+            faults[block] = self._entry(slots, grid, block, block + 1, scratch)
+            del memory  # it was in use until now
+            if faults[block]:
+                state[1] += 1
+
+        threads = [threading.Thread(target=run, args=(block,)) for block in range(blocks)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if any(faults):
+            state[:] = [0, 0]
+        return max(faults)
 
     def _record(self, slots: int, grid: int, blocks: int, shared_bytes: int) -> None:
         """Run a kernel that writes records. Its last parameter is record memory that no other launch uses meanwhile."""
@@ -122,6 +160,8 @@ class CpuKernel(Kernel):
         raise BarrierError(MissedBarrier(self.artifact.kernel_name), self._place_of(fault))
 
     def native_state(self, request: LaunchRequest) -> State | None:
+        if self.artifact.grid_state:
+            return None
         if isinstance(request.size, LaunchSize) and self._is_too_much(request.size.shared_bytes):
             return None
         words = {

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,11 +70,26 @@ class CudaKernel(Kernel):
             launch.gridDimX, launch.gridDimY, launch.gridDimZ = size.grid
             launch.blockDimX, launch.blockDimY, launch.blockDimZ = size.block
             launch.sharedMemBytes, launch.hStream = shared_bytes, stream
+            if self.artifact.grid_state:
+                self._all_at_once(launch, size, module.function, device)
             driver.call("cuLaunchKernelEx", launch, module.function, buffer.pointers, 0)
             if device < tables.DEVICES:
                 driver.last_launches[device] = self._number
             if is_waited_for:
                 driver.wait(device, self._name)
+
+    def _all_at_once(self, launch: Any, size: LaunchSize, function: Any, device: int) -> None:
+        """Make it a launch of which all blocks run at the same time, or raise."""
+        fit = driver.call(
+            "cuOccupancyMaxActiveBlocksPerMultiprocessor", function, math.prod(size.block), launch.sharedMemBytes
+        )
+        count = int(fit) * driver.attribute("CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT", device)
+        if size.blocks > count:
+            raise LaunchError(errors.GridTooLarge(self._name, size.blocks, driver.device_name(device), count))
+        attribute = driver.api().CUlaunchAttribute()
+        attribute.id = driver.api().CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        attribute.value.cooperative = 1
+        launch.attrs, launch.numAttrs = [attribute], 1
 
     def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest, launch_other: LaunchOther) -> PreparedLaunch:
         """Return a function that launches. A stream that still writes to an argument is waited for now, not at each launch."""
@@ -124,8 +140,8 @@ class CudaKernel(Kernel):
                 module.report()
 
     def native_state(self, request: LaunchRequest) -> State | None:
-        """Return a state, or None if a launch does more than launch: records are read, or it waits."""
-        if self.artifact.has_records or self.artifact.is_debug:
+        """Return a state, or None if a launch does more than launch: records are read, it waits, or all blocks run at once."""
+        if self.artifact.has_records or self.artifact.is_debug or self.artifact.grid_state:
             return None
         _complete_process()
         if self._rows is None:

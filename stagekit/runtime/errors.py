@@ -198,6 +198,12 @@ class GridFunctionFailed(Diagnostic):
     help = "it is called with one mapping, from names to constexprs and arguments: {names}"
 
 
+class GridTooLarge(Diagnostic):
+    title = "Not all blocks can run at once"
+    label = "`{kernel}` waits for the whole grid, {blocks} blocks, of which {device} runs {most} at the same time"
+    help = "launch at most so many, and let each do more, in a loop with the grid as its stride"
+
+
 class LaunchSizeType(Diagnostic):
     title = "A launch size must be an integer"
     label = "{what}: expected {expected}, got {received}"

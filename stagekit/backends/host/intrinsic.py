@@ -92,6 +92,10 @@ def _emit_extern(warp: Warp, op: ops.IntrinsicOp, lowering: Extern) -> None:
     warp[op.result] = elementwise(warp, args, op.result.type, write)
 
 
+def _give_way(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+    warp.w.call("i32", "sched_yield", [])
+
+
 _NATIVES: dict[Native, Callable[[Warp, ops.IntrinsicOp, Native], None]] = {
     Native.THREAD_IDX: _emit_thread_idx,
     **dict.fromkeys((Native.BLOCK_IDX, Native.BLOCK_DIM, Native.GRID_DIM, Native.LANE_ID, Native.WARP_ID), _emit_index),
@@ -101,6 +105,7 @@ _NATIVES: dict[Native, Callable[[Warp, ops.IntrinsicOp, Native], None]] = {
     Native.BARRIER_OR: collective.emit_barrier,
     Native.WARP_BARRIER: _emit_fence,
     Native.FENCE: _emit_fence,
+    Native.GIVE_WAY: _give_way,
     Native.SHUFFLE_IDX: collective.emit_shuffle,
     Native.SHUFFLE_UP: collective.emit_shuffle,
     Native.SHUFFLE_DOWN: collective.emit_shuffle,

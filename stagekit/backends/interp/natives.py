@@ -268,6 +268,7 @@ NATIVES: dict[Native, NativeBuilder] = {
     Native.BARRIER_OR: _barrier,
     Native.WARP_BARRIER: _syncwarp,
     Native.FENCE: _fence,
+    Native.GIVE_WAY: lambda c, op, native: (),
     **dict.fromkeys(_SOURCES, _build_shuffle),
     Native.BALLOT: _of_team(_ballot),
     Native.VOTE_ANY: _of_team(lambda team, mask, predicate: _ballot(team, mask, predicate) != 0),
