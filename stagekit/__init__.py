@@ -63,6 +63,7 @@ from stagekit.frontend.library import refuse_shape as _refuse_shape
 from stagekit.frontend.library import start_of as _start_of
 from stagekit.frontend.library import store_vector as _store_vector
 from stagekit.frontend.library import takes_vectors as _takes_vectors
+from stagekit.frontend.library import vector_of as _vector_of
 from stagekit.frontend.library import vector_width as _vector_width
 from stagekit.frontend.library import whole_block as _whole_block
 from stagekit.frontend.library import with_numbers as _with_numbers
@@ -75,6 +76,7 @@ from stagekit.jit.sanitizing import Sanitizer, sanitize
 from stagekit.jit.specialization import Specialization
 from stagekit.lib import (
     Group,
+    NumberVector,
     Tile,
     TiledGroup,
     all,
@@ -110,6 +112,7 @@ from stagekit.lib import (
     split,
     tiled_partition,
     topk,
+    vector,
     warp_reduce,
     zeros,
 )

@@ -316,6 +316,8 @@ class Facts:
         op = self._definition_of(value)
         if isinstance(op, ops.Alloc):
             divisor = op.align
+        elif isinstance(op, ops.Table):
+            divisor = ops.TABLE_ALIGN
         else:
             divisor = _power_of_two(self.intervals[value].multiple) if isinstance(value.type, Scalar) else 1
         return Polynomial({(value,): divisor}, _WORD)

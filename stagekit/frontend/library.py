@@ -21,7 +21,7 @@ from stagekit.frontend import caching, conditions, effects
 from stagekit.frontend.errors import BadBlockSize, BadCall, BadIndex, BadShape, StagingError
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.language import ELEMENTWISE, Staged, StagedLaunch, ask_multiple, load_as, staged, store_as
-from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric, own_type
+from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric, meet, own_type
 from stagekit.frontend.parts import describe, note_parts, parts_of, same_shape, with_parts
 from stagekit.frontend.tracer import Extents, Tracer, WholeBlock
 from stagekit.frontend.values import Address, Array, Number
@@ -62,6 +62,19 @@ def _pack(site: Site, numbers: list[Any]) -> Any:
         return numbers[0]
     scalars = tuple([site.tracer.arithmetic.number(each) for each in numbers])
     return Number(site.tracer.builder.pack([each.value for each in scalars]), lanes=scalars)
+
+
+@staged
+def vector_of(site: Site, *numbers: Any) -> Number:
+    """Return the vector of two, four or eight numbers, in the dtype in which they meet. Of literals alone it is one, too."""
+    arithmetic, met = site.tracer.arithmetic, numbers[0]
+    for each in numbers:
+        if not is_numeric(each):
+            raise site.error(BadCall(f"a vector of {describe(each)}", "give numbers"))
+        dtype, is_weak = meet(met, each, site.loc)
+        met = Number(arithmetic.to_value(met, dtype), is_weak)
+    scalars = tuple([Number(arithmetic.to_value(each, met.dtype), met.is_weak) for each in numbers])
+    return Number(site.tracer.builder.pack([each.value for each in scalars]), met.is_weak, scalars)
 
 
 @staged

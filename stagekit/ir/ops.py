@@ -254,9 +254,14 @@ class Alloc(Op):
     align: int = attribute()
 
 
+TABLE_ALIGN = 64  # bytes: a cache line of the CPU, and more than the widest access of a GPU needs
+
+
 @op("table")
 class Table(Op):
-    """The address of numbers that are part of the code, in CONSTANT space. data: their bytes, as hexadecimal text."""
+    """The address of numbers that are part of the code, in CONSTANT space, at a multiple of 64 bytes. data: their bytes, as
+    hexadecimal text.
+    """
 
     dtype: DType = attribute()
     data: str = attribute()

@@ -6,8 +6,6 @@ from stagekit.backends.llvm.types import pointer_type
 from stagekit.backends.llvm.writer import Module
 from stagekit.ir import ops
 
-ALIGN = 64  # bytes: a cache line of the CPU, and more than the widest access of a GPU needs
-
 
 def define_table(module: Module, op: ops.Table, space: int) -> str:
     """Add the table to a module, in an address space of LLVM's; return its address."""
@@ -15,4 +13,4 @@ def define_table(module: Module, op: ops.Table, space: int) -> str:
     text = "\\" + (bytes.fromhex(op.data) or b"\0").hex("\\")
     where = pointer_type(space).removeprefix("ptr").strip()
     held = f'[{max(op.size_bytes, 1)} x i8] c"{text}"'
-    return module.add_global(name, f"internal {where} constant {held}, align {ALIGN}".replace("  ", " "))
+    return module.add_global(name, f"internal {where} constant {held}, align {ops.TABLE_ALIGN}".replace("  ", " "))

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stagekit.backends.llvm.tables import ALIGN
 from stagekit.backends.llvm.writer import Writer
 from stagekit.backends.nvptx.lineinfo import LineInfo
 from stagekit.backends.nvptx.shared import SharedPlan
@@ -25,7 +24,7 @@ def spaces_of(fn: Function) -> Mapping[Space, int]:
     Tables lie in constant memory, or in global memory where they are together larger than that is.
     """
     tables = {op.data: op.size_bytes for op in walk(fn.body) if isinstance(op, ops.Table)}
-    placed = sum(-(-size // ALIGN) * ALIGN for size in tables.values())
+    placed = sum(-(-size // ops.TABLE_ALIGN) * ops.TABLE_ALIGN for size in tables.values())
     return {**_SPACES, Space.CONSTANT: _CONSTANT if placed <= CONSTANT_BYTES else _GLOBAL}
 
 
