@@ -322,21 +322,11 @@ class Scan:
     def _of_chunk(self, c: int, before: Values, has_before: Exists) -> list[Values]:
         """Return the results of one chunk. before: what comes before this warp."""
         combiner, own = self.combiner, self.in_threads[c]
-        in_warp, has_in_warp = self.chunks[c].row.neighbour(self.in_warps[c], 1)
-        holds = self.chunks[c].row.holds
-        if has_before is False:
-            before, has_before = in_warp, has_in_warp
-        elif combiner.identity is not None:
-            before, has_before = (
-                combiner(combiner.filled(before, has_before), combiner.filled(in_warp, has_in_warp)),
-                True,
-            )
-        elif has_before is True:
-            before, has_before = combiner.before(before, in_warp, has_in_warp), holds
+        if len(own) == 1:  # what the warp has combined up to this thread has its one element
+            own = [self.in_warps[c]]
+            has_before = self.chunks[c].row.holds if has_before is True and combiner.identity is None else has_before
         else:
-            either = _OR(has_before, has_in_warp)
-            before = combiner.chosen(has_before, lambda: combiner.before(before, in_warp, has_in_warp), in_warp)
-            has_before = either if holds is True else _AND(either, holds)
+            before, has_before = self._before_thread(c, before, has_before)
         if has_before is False:
             return own
         if has_before is True or combiner.identity is not None:
@@ -345,6 +335,20 @@ class Scan:
         return list(
             sk._choose(has_before, lambda: tuple([combiner(before, value) for value in own]), lambda: tuple(own))
         )
+
+    def _before_thread(self, c: int, before: Values, has_before: Exists) -> tuple[Values, Exists]:
+        """Return what comes before this thread in one chunk, and whether anything does. before: of its warp."""
+        combiner, row = self.combiner, self.chunks[c].row
+        in_warp, has_in_warp = row.neighbour(self.in_warps[c], 1)
+        if has_before is False:
+            return in_warp, has_in_warp
+        if combiner.identity is not None:
+            return combiner(combiner.filled(before, has_before), combiner.filled(in_warp, has_in_warp)), True
+        if has_before is True:
+            return combiner.before(before, in_warp, has_in_warp), row.holds
+        either = _OR(has_before, has_in_warp)
+        before = combiner.chosen(has_before, lambda: combiner.before(before, in_warp, has_in_warp), in_warp)
+        return before, either if row.holds is True else _AND(either, row.holds)
 
     # -- in a block of one warp ---------------------------------------------------------------------------------
 
