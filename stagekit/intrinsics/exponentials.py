@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagekit.dtypes import FLOAT_DTYPES, INTEGER_DTYPES, float32, float64, int32, int64
+from stagekit.dtypes import FLOAT_DTYPES, INTEGER_DTYPES, float32, float64, int32, int64, uint32
 from stagekit.intrinsics import expansions, reference
 from stagekit.intrinsics.expansions import absolute, copy_sign, is_finite, is_infinite, polynomial, power_of_two
 from stagekit.intrinsics.families import define_library, floats, hardware, in_float64, libdevice, own, with_taylor
@@ -60,10 +60,16 @@ _EXP = {
 
 def e_to_the(x: Term) -> Term:
     row = _EXP[x.dtype]
-    inside = _clamped(x, row.lowest, row.highest)
+    inside, is_zero = _inside(x, row.lowest, row.highest)
     n, whole = _nearest_of_product(inside, 1 / math.log(2))
-    r = (-n).fma(row.ln2[1], (-n).fma(row.ln2[0], inside))
-    return _scaled_up((r * r).fma(polynomial(r, row.curve), r) + 1.0, whole)
+    return x.like(0.0).select_if(is_zero, _scaled_up(_e_to_the_rest(inside, n), whole))
+
+
+def _e_to_the_rest(x: Term, n: Term) -> Term:
+    """Return e**(x - n * ln 2), where that is small."""
+    row = _EXP[x.dtype]
+    r = (-n).fma(row.ln2[1], (-n).fma(row.ln2[0], x))
+    return (r * r).fma(polynomial(r, row.curve), r) + 1.0
 
 
 _EX2_OF_E = hardware("ex2.approx$ftz.f32", before=1 / math.log(2))
@@ -85,26 +91,48 @@ def _exp_by_hardware(x: Term) -> Term:
 _LOG2E_REST = 1.925963033500011e-08  # 1 / ln 2 minus its rounding to float32
 
 
-def _define_fast(name: str, on_cuda: Lowering, ours: Callable[[Term], Term], meaning: Meaning, what: str) -> Intrinsic:
-    """Define a function of one float that a GPU approximates within 4 units where it is of float32, and flushes to zero.
+def _e_to_the_or_zero(x: Term) -> Term:
+    """Compute it for float32, 0 below 2**-126. Where x is out of range or NaN, `power` is anything."""
+    n, whole = _nearest_of_product(x, 1 / math.log(2))
+    power = _with_exponent_raised(_e_to_the_rest(x, n), whole)
+    return x.like(0.0).select_if(x < _LOG_OF_LEAST, power.select_if(x <= _LOG_OF_MOST, x + math.inf))
 
-    Results below the least normal number would take three more instructions.
+
+_LOG_OF_LEAST, _LOG_OF_MOST = -126 * math.log(2), 88.72283172607422  # of the normal numbers of float32
+
+
+def _with_exponent_raised(x: Term, n: Term) -> Term:
+    """Return x * 2**n by one addition, where both are normal numbers, or the product is infinite and x is 1."""
+    return (x.bits + (n.cast(uint32) << float32.layout.fraction_bits)).bitcast(float32)
+
+
+def _define_fast(
+    name: str,
+    on_cuda: Lowering,
+    on_cpu: Callable[[Term], Term],
+    double: Callable[[Term], Term],
+    meaning: Meaning,
+    what: str,
+) -> Intrinsic:
+    """Define a function of one float that flushes to zero where it is of float32, and that a GPU approximates within 4 units.
+
+    Results below the least normal number would take three more instructions of a GPU, and of a processor each a hundred cycles.
     """
     return define(
         name=name,
         args=("x",),
         sigs=each_dtype(FLOAT_DTYPES, 1),
-        lower={"cuda": floats(name, on_cuda, expand(ours)), "cpu": floats(name, expand(ours), expand(ours))},
+        lower={"cuda": floats(name, on_cuda, expand(double)), "cpu": floats(name, expand(on_cpu), expand(double))},
         evaluate=wider(meaning),
         tolerance={"cuda": 4, "cpu": 1},
         flushes=True,
         integers_as_float=True,
-        doc=f"{what} to the power of `x`: of a float32, on a GPU, by its approximate instruction, and 0 below 2**-126.",
+        doc=f"{what} to the power of `x`: of a float32 0 below 2**-126, on a GPU by its approximate instruction.",
         source="PTX ISA, ex2",
     )
 
 
-fast_exp = _define_fast("fast_exp", expand(_exp_by_hardware), e_to_the, np.exp, "e")
+fast_exp = _define_fast("fast_exp", expand(_exp_by_hardware), _e_to_the_or_zero, e_to_the, np.exp, "e")
 
 
 @own("2 to the power of `x`.", "C23, 7.12.6.4", np.exp2, ulp=1, fast=hardware("ex2.approx$ftz.f32"), fast_ulp=4)
@@ -115,15 +143,25 @@ def exp2(x: Term) -> Term:
 def two_to_the(x: Term) -> Term:
     """Compute 2**r as e**(r ln 2), whose argument has two parts."""
     row = _EXP[x.dtype]
-    inside = _clamped(x, row.lowest / math.log(2), row.highest / math.log(2))
+    inside, is_zero = _inside(x, row.lowest / math.log(2), row.highest / math.log(2))
     n = inside.call("rint")
-    r = inside - n
+    return x.like(0.0).select_if(is_zero, _scaled_up(_two_to_the_rest(inside - n), n.cast(int32)))
+
+
+def _two_to_the_rest(r: Term) -> Term:
     high = r * math.log(2)
-    low = r.fma(math.log(2), -high) + r * _LN2_REST[x.dtype]
-    return _scaled_up(high.fma(high * polynomial(high, row.curve), low) + high + 1.0, n.cast(int32))
+    low = r.fma(math.log(2), -high) + r * _LN2_REST[r.dtype]
+    return high.fma(high * polynomial(high, _EXP[r.dtype].curve), low) + high + 1.0
 
 
-fast_exp2 = _define_fast("fast_exp2", hardware("ex2.approx.ftz.f32"), two_to_the, np.exp2, "2")
+def _two_to_the_or_zero(x: Term) -> Term:
+    """Compute it for float32, 0 below 2**-126."""
+    inside, is_zero = _inside(x, -126.0, 128.0)
+    n = inside.call("rint")
+    return x.like(0.0).select_if(is_zero, _with_exponent_raised(_two_to_the_rest(inside - n), n.cast(int32)))
+
+
+fast_exp2 = _define_fast("fast_exp2", hardware("ex2.approx.ftz.f32"), _two_to_the_or_zero, two_to_the, np.exp2, "2")
 
 _LN2_REST = {float32: -1.9046542121259336e-09, float64: 2.3190468138462996e-17}  # ln 2 minus its rounding
 
@@ -132,6 +170,15 @@ def _clamped(x: Term, lowest: float, highest: float) -> Term:
     """Limit x to lowest..highest. NaN stays NaN: no comparison holds for it."""
     above = x.like(lowest).select_if(x < lowest, x)
     return x.like(highest).select_if(above > highest, above)
+
+
+def _inside(x: Term, lowest: float, highest: float) -> tuple[Term, Term]:
+    """Return x limited to `highest`, 0 where it is below `lowest`, and whether it is: the result is 0 then, which must not be
+    computed, since a processor takes a hundred cycles to round a product to a subnormal number or to 0. NaN stays NaN.
+    """
+    is_below = x < lowest
+    above = x.like(0.0).select_if(is_below, x)
+    return x.like(highest).select_if(above > highest, above), is_below
 
 
 def _nearest_of_product(x: Term, factor: float) -> tuple[Term, Term]:

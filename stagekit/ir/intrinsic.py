@@ -158,8 +158,8 @@ class Intrinsic:
     lower, lower_fast: target -> lowering, or target -> (dtype of the first scalar argument -> lowering);
     `lower_fast` replaces it where it has an entry and `fastmath` allows what is named by `relaxed_by`.
     tolerance, fast_tolerance: how far a target, and cuda under `fastmath=True`, may be from the correctly rounded result, in
-    units in the last place of its dtype; 0 where nothing is said. flushes: on a GPU, 0 may stand for a float32 result below the
-    least normal number.
+    units in the last place of its dtype; 0 where nothing is said. flushes: 0 may stand for a float32 result below the least
+    normal number.
     evaluate: the meaning of a PURE intrinsic on NumPy arrays of the argument dtypes, lane by lane, any shape.
     integers_as_float: integer arguments are first converted as `/` does (`exp(3)`).
     bounds: the least and the greatest result of an index, on any target. level: whether a kernel that asks for it is written

@@ -73,7 +73,7 @@ def softmax(x: Any, *, out: Any = None) -> Any:
     """Return the softmax along the last axis: exp(x - max) / sum(exp(x - max)).
 
     x: float32, float16 or bfloat16; of rows of two axes, the rows may be apart. out: the same shape and dtype, x itself too.
-    On a GPU exp is `sk.fast_exp`, within 4 units in the last place of float32, and 0 below 2**-126; of 16-bit rows, whose results
+    exp is `sk.fast_exp`, 0 below 2**-126, on a GPU within 4 units in the last place of float32; of 16-bit rows, whose results
     show less, the power of 2 of a rounded product.
     """
     out = empty_like(x) if out is None else out
