@@ -294,11 +294,14 @@ def default_threads(extent: int, width: int) -> int:
 
 
 def cpu_threads(extent: int) -> int:
-    """Return the same for the CPU: one for each element up to 1024, else whole warps that share the elements evenly.
+    """Return the same for the CPU: one for each element up to 128, then whole warps with 4 elements in a thread, or more.
 
-    There the lanes of a warp are one vector, so that more elements of a thread only make longer code.
+    There the lanes of a warp are one vector. Of 4 none waits for another, and a reduction meets a quarter of the warps; more only
+    make longer code.
     """
-    return extent if extent <= MAX_THREADS else _whole_warps(extent, -(-extent // MAX_THREADS))
+    if extent <= _FEW_ELEMENTS:
+        return extent
+    return _whole_warps(extent, max(_FEWEST_IN_VECTORS, -(-extent // MAX_THREADS)))
 
 
 def _whole_warps(extent: int, per_thread: int) -> int:
