@@ -1,20 +1,23 @@
 """Row kernels of the shelf beside Triton's and torch's: add, softmax, rmsnorm, layernorm, cross-entropy with its gradient.
 
-    python benchmarks/blocks.py [--quick] [--only softmax,rmsnorm] [--rounds 25] [--json FILE]
+    python benchmarks/blocks.py [--quick] [--only softmax,rmsnorm] [--rounds 25] [--compilers 12] [--json FILE]
 
 Needs a GPU, torch and Triton. All three alternate in one process; before each launch the L2 cache is overwritten, and CUDA events
 stand around it. Triton runs with the best of 1 to 16 warps, found for each row before, ours without choices. TB/s: of what must
 be read and written, by the median time. ratio: Triton's time by ours in the same round, median and quartiles over all rounds;
-above 1 ours is faster. The interval of a geometric mean is the 95 % of a bootstrap over rounds. Results are compared with torch's
-first.
+above 1 ours is faster. mean: the geometric mean of the ratios of a kernel; its interval is the 95 % of a bootstrap over rounds.
+Results are compared with torch's first. What it prints is a table in Markdown. compilers: how many processes first compile all of
+Triton's kernels, into its cache, which takes most of the time.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +38,8 @@ ARRAYS_MOVED = {"add": 3, "softmax": 2, "rmsnorm": 2, "layernorm": 2, "cross-ent
 CLEARED_BYTES = 256 << 20  # more than twice the L2 cache of an H200
 
 Launch = Callable[[], Any]
+Case = tuple[str, tuple[int, int], str]
+"""Kernel, rows and columns, and dtype."""
 Times = dict[str, list[float]]
 """By system, the seconds of each round."""
 
@@ -178,11 +183,9 @@ class Row:
 
     def text(self) -> str:
         low, middle, high = np.percentile(self.ratios, (25, 50, 75))
-        speeds = "".join(f"{self.terabytes(name):10.2f}" for name in ("stagekit", "Triton", "torch"))
-        shape = f"{self.shape[0]}×{self.shape[1]}"
-        return (
-            f"{self.kernel:14}{shape:>13}  {self.dtype:9}{speeds}{self.warps:7}{middle:8.3f}  {low:.3f} to {high:.3f}"
-        )
+        speeds = " | ".join(f"{self.terabytes(name):.2f}" for name in ("stagekit", "Triton", "torch"))
+        what = f"{self.kernel} {self.shape[0]}×{self.shape[1]} {self.dtype}"
+        return f"| {what} | {speeds} | {self.warps} | {middle:.3f} | {low:.3f} to {high:.3f} |\n"
 
 
 def run(kernel: str, shape: tuple[int, int], dtype: str, rounds: int) -> Row:
@@ -211,11 +214,37 @@ def mean_with_interval(ratios: Sequence[Any], draws: int = 1000) -> tuple[float,
     return mean(ratios), float(low), float(high)
 
 
+def compile_with_triton(case: Case) -> None:
+    """Run one row with every number of warps, so that its kernels are in Triton's cache."""
+    from systems import rows_with_triton
+
+    kernel, shape, dtype = case
+    data = make_data(*shape, dtype)
+    for warps in WARPS:
+        rows_with_triton.launches(data, warps)[kernel]()
+
+
+def compile_in_processes(cases: Sequence[Case], processes: int) -> None:
+    """Compile what `cases` need of Triton. A case with another row length of the same tile needs the same kernels."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, context) as pool:
+        list(pool.map(compile_with_triton, sorted(cases, key=lambda case: -case[1][1])))
+
+
+def mean_text(name: str, rows: Sequence[Row]) -> str:
+    """Return the geometric mean of the ratios of some rows, its interval, and the least of them."""
+    middle, low, high = mean_with_interval([row.ratios for row in rows])
+    least = min(rows, key=lambda row: float(np.median(row.ratios)))
+    where = f"{least.kernel} {least.shape[0]}×{least.shape[1]} {least.dtype}"
+    return f"| {name} | {middle:.3f} | {low:.3f} to {high:.3f} | {np.median(least.ratios):.3f}, {where} |\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="three of the five shapes, fewer rounds")
     parser.add_argument("--only", help=f"kernels, comma separated, of {', '.join(ARRAYS_MOVED)}")
     parser.add_argument("--rounds", type=int)
+    parser.add_argument("--compilers", type=int, default=0)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     kernels = options.only.split(",") if options.only else list(ARRAYS_MOVED)
@@ -224,24 +253,24 @@ def main() -> None:
     if not (sk.cuda.is_available() and is_installed("with_torch") and is_installed("with_triton")):
         sys.exit("it needs a GPU, torch and Triton")
     rounds = options.rounds or (15 if options.quick else 25)
+    shapes = QUICK_SHAPES if options.quick else SHAPES
+    cases = [(kernel, shape, dtype) for kernel in kernels for shape in shapes for dtype in ("float32", "bfloat16")]
+    if options.compilers:
+        compile_in_processes(cases, options.compilers)
     machine = describe("cuda")
-    sys.stdout.write(f"{machine}\n\n{'':38}{'stagekit':>10}{'Triton':>10}{'torch':>10}  TB/s{'ratio':>9}\n")
+    sys.stdout.write(f"{machine}\n\n| | stagekit | Triton | torch | warps | ratio | quartiles |\n{'|---' * 7}|\n")
     rows = []
+    for case in cases:
+        rows.append(run(*case, rounds))
+        sys.stdout.write(rows[-1].text())
+        sys.stdout.flush()
+    sys.stdout.write(f"\n| | mean | interval | least |\n{'|---' * 4}|\n")
     for kernel in kernels:
-        for shape in QUICK_SHAPES if options.quick else SHAPES:
-            for dtype in ("float32", "bfloat16"):
-                rows.append(run(kernel, shape, dtype, rounds))
-                sys.stdout.write(f"{rows[-1].text()}\n")
-                sys.stdout.flush()
-    means = {kernel: mean_with_interval([r.ratios for r in rows if r.kernel == kernel]) for kernel in kernels}
-    means["all"] = mean_with_interval([r.ratios for r in rows])
-    sys.stdout.write("\ngeometric mean of the ratios, and its interval\n")
-    for name, (middle, low, high) in means.items():
-        least = min(float(np.median(r.ratios)) for r in rows if name in ("all", r.kernel))
-        sys.stdout.write(f"{name:14}{middle:8.3f}  {low:.3f} to {high:.3f}   least {least:.3f}\n")
+        sys.stdout.write(mean_text(kernel, [row for row in rows if row.kernel == kernel]))
+    sys.stdout.write(mean_text("all", rows))
     if options.json:
         found = [{**vars(row), "ratio": float(np.median(row.ratios))} for row in rows]
-        options.json.write_text(json.dumps({"machine": machine, "rows": found, "means": means}, indent=2) + "\n")
+        options.json.write_text(json.dumps({"machine": machine, "rows": found}, indent=2) + "\n")
 
 
 if __name__ == "__main__":
