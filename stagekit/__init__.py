@@ -108,6 +108,7 @@ from stagekit.lib import (
     reduce_min,
     reduce_sum,
     scan,
+    shared,
     sort,
     split,
     tiled_partition,

@@ -84,6 +84,7 @@ _SECTIONS = {
                 "argsort",
                 "topk",
                 "dot",
+                "shared",
                 "flip",
                 "join",
                 "split",

@@ -80,18 +80,18 @@ def attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int, BLOC
         row, head, batch = sk.program_id(0) * M, sk.program_id(1), sk.program_id(2)
         shared = head // (q.shape[HEADS_AXIS] // k.shape[HEADS_AXIS])
         shift = keys - queries
-        x = sk.load(of_head(q, batch, head, HEADS_AXIS).tile((row, 0), (M, D)))
+        x = sk.shared(sk.load(of_head(q, batch, head, HEADS_AXIS).tile((row, 0), (M, D))))
         k_head, v_head = of_head(k, batch, shared, HEADS_AXIS), of_head(v, batch, shared, HEADS_AXIS)
         largest, total = sk.full(M, LOWEST, sk.float32), sk.zeros(M, sk.float32)
         found = sk.zeros((M, D), sk.float32)
         for column in range(0, end_of_keys(row, keys, shift, M, CAUSAL), N):
-            scores = sk.dot(x, sk.load(k_head.tile((column, 0), (N, D))).T) * (scale * LOG2E)
+            y, z = sk.load(k_head.tile((column, 0), (N, D))), sk.load(v_head.tile((column, 0), (N, D)))
+            scores = sk.dot(x, y.T, whole_rows=True) * (scale * LOG2E)
             scores = hidden(scores, row, column, keys, shift, CAUSAL)
             now = sk.maximum(largest, sk.reduce_max(scores, axis=1))
             weights, shrunk = sk.fast_exp2(scores - now[:, None]), sk.fast_exp2(largest - now)
             total = total * shrunk + sk.reduce_sum(weights, axis=1)
-            y = sk.load(v_head.tile((column, 0), (N, D)))
-            found = sk.dot(weights.to(dtype), y, found * shrunk[:, None])
+            found = sk.dot(weights.to(dtype), z, found * shrunk[:, None])
             largest = now
         found = found * (1 / sk.where(total == 0, 1.0, total))[:, None]
         sk.store(of_head(out, batch, head, HEADS_AXIS).tile((row, 0), (M, D)), found)
@@ -161,14 +161,16 @@ def attention_backward_q_kernel(
         ]
         mean = sk.reduce_sum(g.to(sk.float32) * o.to(sk.float32), axis=1)
         sk.store(means[batch, head].tile(row, M), mean)
+        x, g = sk.shared(x), sk.shared(g)
         sums = logarithms(lse[batch, head], row, M)
         k_head, v_head = of_head(k, batch, shared, HEADS_AXIS), of_head(v, batch, shared, HEADS_AXIS)
         found = sk.zeros((M, D), sk.float32)
         for column in range(0, end_of_keys(row, keys, shift, M, CAUSAL), N):
             y = sk.load(k_head.tile((column, 0), (N, D)))
-            scores = hidden(sk.dot(x, y.T) * (scale * LOG2E), row, column, keys, shift, CAUSAL)
-            weights = sk.fast_exp2(scores - sums[:, None])
-            of_weights = sk.dot(g, sk.load(v_head.tile((column, 0), (N, D))).T)
+            y = sk.shared(y)
+            scores = sk.dot(x, y.T, whole_rows=True) * (scale * LOG2E)
+            weights = sk.fast_exp2(hidden(scores, row, column, keys, shift, CAUSAL) - sums[:, None])
+            of_weights = sk.dot(g, sk.load(v_head.tile((column, 0), (N, D))).T, whole_rows=True)
             found = sk.dot((weights * (of_weights - mean[:, None])).to(dtype), y, found)
         sk.store(of_head(dq, batch, head, HEADS_AXIS).tile((row, 0), (M, D)), found * scale)
 
@@ -195,19 +197,21 @@ def attention_backward_kv_kernel(
         column, shared, batch = sk.program_id(0) * N, sk.program_id(1), sk.program_id(2)
         share = q.shape[HEADS_AXIS] // k.shape[HEADS_AXIS]
         shift = keys - queries
-        y, z = [sk.load(of_head(each, batch, shared, HEADS_AXIS).tile((column, 0), (N, D))) for each in (k, v)]
+        y, z = [
+            sk.shared(sk.load(of_head(each, batch, shared, HEADS_AXIS).tile((column, 0), (N, D)))) for each in (k, v)
+        ]
         of_keys, of_values = sk.zeros((N, D), sk.float32), sk.zeros((N, D), sk.float32)
         first = sk.maximum(column - shift, 0) // M * M if CAUSAL else 0
         for head in range(shared * share, (shared + 1) * share):
             q_head, g_head = of_head(q, batch, head, HEADS_AXIS), of_head(gradient, batch, head, HEADS_AXIS)
             for row in range(first, queries, M):
-                x, g = sk.load(q_head.tile((row, 0), (M, D))), sk.load(g_head.tile((row, 0), (M, D)))
-                scores = sk.dot(y, x.T) * (scale * LOG2E)  # a row for each key
+                x, g = [sk.shared(sk.load(each.tile((row, 0), (M, D)))) for each in (q_head, g_head)]
+                scores = sk.dot(y, x.T, whole_rows=True) * (scale * LOG2E)  # a row for each key
                 scores = hidden(scores.T, row, column, keys, shift, CAUSAL).T
                 weights = sk.fast_exp2(scores - logarithms(lse[batch, head], row, M)[None, :])
                 of_values = sk.dot(weights.to(dtype), g, of_values)
                 mean = sk.load(means[batch, head].tile(row, M))
-                of_scores = weights * (sk.dot(z, g.T) - mean[None, :])
+                of_scores = weights * (sk.dot(z, g.T, whole_rows=True) - mean[None, :])
                 of_keys = sk.dot(of_scores.to(dtype), x, of_keys)
         sk.store(of_head(dk, batch, shared, HEADS_AXIS).tile((column, 0), (N, D)), of_keys * scale)
         sk.store(of_head(dv, batch, shared, HEADS_AXIS).tile((column, 0), (N, D)), of_values)

@@ -12,7 +12,7 @@ from stagekit.lib.exchange import gather, histogram
 from stagekit.lib.grids import grid_sync
 from stagekit.lib.groups import Group, TiledGroup, coalesced_threads, labeled_partition, tiled_partition
 from stagekit.lib.joining import flip, join, split
-from stagekit.lib.products import dot
+from stagekit.lib.products import dot, shared
 from stagekit.lib.random import philox, rand, randint, randn
 from stagekit.lib.reductions import (
     argmax,
@@ -31,7 +31,6 @@ from stagekit.lib.votes import all, any, count_nonzero
 __all__ = [
     "Group", "NumberVector", "Tile", "TiledGroup", "all", "any", "arange", "argmax", "argmin", "argsort", "block_reduce",
     "block_scan", "coalesced_threads", "count_nonzero", "cumprod", "cumsum", "dot", "flip", "full", "gather", "grid_sync",
-    "histogram", "join",
-    "labeled_partition", "philox", "rand", "randint", "randn", "reduce", "reduce_max", "reduce_min", "reduce_sum", "scan",
-    "sort", "split", "tiled_partition", "topk", "vector", "warp_reduce", "zeros",
+    "histogram", "join", "labeled_partition", "philox", "rand", "randint", "randn", "reduce", "reduce_max", "reduce_min",
+    "reduce_sum", "scan", "shared", "sort", "split", "tiled_partition", "topk", "vector", "warp_reduce", "zeros",
 ]  # fmt: skip

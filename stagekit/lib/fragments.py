@@ -19,7 +19,7 @@ from stagekit.lib.layout import WARP, Digit, Layout, Shape, layout_of, quotient_
 from stagekit.lib.shared import COLUMN, ROW, Matrix, new_matrix
 from stagekit.lib.tile import Tile, Traced
 
-_ADD, _SUBTRACT, _MULTIPLY, _AND, _RIGHT = map(sk._operation, ("+", "-", "*", "&", ">>"))
+_ADD, _SUBTRACT, _MULTIPLY, _AND, _OR, _LEFT, _RIGHT = map(sk._operation, ("+", "-", "*", "&", "|", "<<", ">>"))
 
 
 class Instruction(NamedTuple):
@@ -75,12 +75,21 @@ class Sharing(NamedTuple):
         lanes += [Digit(self.threads // (WARP * self.down * self.across), 0, 0)]
         return layout_of(self.shape, self.threads, registers, lanes, 2)
 
+    @property
+    def of_left(self) -> Layout | None:
+        """Where the left factor has its fragments in registers already: as sums are of which a warp has whole rows."""
+        if self.across > 1 or (self.instruction.rows, self.instruction.depth) != (16, 16):
+            return None
+        return self._replace(shape=(self.shape[0], self.depth)).layout
+
 
 @functools.cache
-def sharing_for(dtype: sk.DType, precision: str, shape: tuple[int, int, int], threads: int) -> Sharing | None:
+def sharing_for(
+    dtype: sk.DType, precision: str, shape: tuple[int, int, int], threads: int, *, whole_rows: bool = False
+) -> Sharing | None:
     """Return how a block multiplies tiles of (M, K) by (K, N) by instructions of the warp, None where it cannot.
 
-    shape: M, N, K. Of the ways to share it, that in which a warp reads least.
+    shape: M, N, K. Of the ways to share it, that in which a warp reads least; of those with whole_rows, where N is not cut.
     """
     instruction = INSTRUCTIONS.get((dtype.name, precision))
     if instruction is None or threads % WARP:
@@ -93,7 +102,7 @@ def sharing_for(dtype: sk.DType, precision: str, shape: tuple[int, int, int], th
     ways = [
         (down, across)
         for down in range(1, warps + 1)
-        for across in range(1, warps // down + 1)
+        for across in range(1, 2 if whole_rows else warps // down + 1)
         if warps % (down * across) == 0 and tiles_down % down == 0 and tiles_across % across == 0
     ]
     most = max(down * across for down, across in ways)
@@ -103,8 +112,11 @@ def sharing_for(dtype: sk.DType, precision: str, shape: tuple[int, int, int], th
 
 
 @sk._direct
-def multiplied(sharing: Sharing, a: Matrix, b: Matrix, sums: list[Traced]) -> list[Traced]:
-    """Return the sums of this thread, to which its part of the product is added. Its factors are in shared memory."""
+def multiplied(sharing: Sharing, a: Matrix | Tile, b: Matrix, sums: list[Traced]) -> list[Traced]:
+    """Return the sums of this thread, to which its part of the product is added.
+
+    Its factors are in shared memory; the left one may be in registers, as `Sharing.of_left` says.
+    """
     down, across = sharing.tiles
     thread = sk.cuda.thread_idx("x")
     warp = _RIGHT(thread, 5)
@@ -113,7 +125,11 @@ def multiplied(sharing: Sharing, a: Matrix, b: Matrix, sums: list[Traced]) -> li
         _MULTIPLY(rest_of(warp, sharing.across), across * _COLUMNS),
     ]
     lane = _AND(thread, WARP - 1)
-    left = _Factor(a, 0, starts[0], lane, down * sharing.instruction.rows, sharing)
+    left: _Factor | _LeftInRegisters = (
+        _LeftInRegisters(a, down)
+        if isinstance(a, Tile)
+        else _Factor(a, 0, starts[0], lane, down * sharing.instruction.rows, sharing)
+    )
     right = _Factor(b, 1, starts[1], lane, across * _COLUMNS, sharing)
     count = sharing.instruction.rows // 4
     groups = [sums[i : i + count] for i in range(0, len(sums), count)]
@@ -180,6 +196,20 @@ def in_memory(tile: Tile, axis: int) -> Matrix:
 def matrix_of(tile: Tile) -> Matrix | None:
     """Return where the elements of a tile are in shared memory, each once; None for other tiles."""
     return tile.form if isinstance(tile.form, Matrix) and 0 not in tile.form.strides else None
+
+
+class _LeftInRegisters:
+    """The left factor of a warp where its lanes have its fragments: two words for each 8 columns of 16 rows."""
+
+    def __init__(self, tile: Tile, down: int) -> None:
+        halves = [sk.uint32(sk._view(each, sk.uint16)) for each in tile.elements]
+        words = [_OR(low, _LEFT(high, 16)) for low, high in zip(halves[::2], halves[1::2])]
+        count = len(words) // down
+        self.rows = [words[i : i + count] for i in range(0, len(words), count)]
+
+    def fragments(self, step: int) -> list[list[Traced]]:
+        """Return what this lane has of each 16 rows in the given step of 16 along K."""
+        return [row[4 * step : 4 * step + 4] for row in self.rows]
 
 
 class _Factor:

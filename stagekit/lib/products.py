@@ -13,10 +13,11 @@ from typing import Any
 import stagekit as sk
 from stagekit.lib.axes import held
 from stagekit.lib.conversion import Scratch, best_gap, strides_of, wait
-from stagekit.lib.fragments import Sharing, in_memory, multiplied, sharing_for
+from stagekit.lib.fragments import INSTRUCTIONS, Sharing, in_memory, multiplied, sharing_for
 from stagekit.lib.layout import WARP, Digit, Layout, layout_of
 from stagekit.lib.placing import layout_for
 from stagekit.lib.reductions import sum_dtype
+from stagekit.lib.shared import COLUMN, ROW, Matrix, new_matrix
 from stagekit.lib.tile import Tile, Traced
 
 _ADD, _MULTIPLY, _LESS = map(sk._operation, ("+", "*", "<"))
@@ -27,7 +28,7 @@ _VECTOR_BYTES = 16  # of an access of shared memory
 
 @sk._kernel_only
 @sk._direct
-def dot(a: Tile, b: Tile, acc: Tile | None = None, precision: str = "ieee") -> Tile:
+def dot(a: Tile, b: Tile, acc: Tile | None = None, precision: str = "ieee", whole_rows: bool = False) -> Tile:
     """Return the product of matrices `a @ b`, added to `acc`, a tile of shape (M, N) for `a` of (M, K) and `b` of (K, N).
 
     Both have one dtype. float16, bfloat16 and float32 are multiplied and added in float32, float64 in float64, integers below 64
@@ -35,12 +36,14 @@ def dot(a: Tile, b: Tile, acc: Tile | None = None, precision: str = "ieee") -> T
     multiples of their shapes (16, 8, and 32 bytes; of float64 8, 8, and 4), in an order of additions of their own; else, and on
     the CPU, fused multiply-adds in the order of K. precision: of float32; "ieee" (multiply-adds), "tf32" (on tensor cores with
     factors rounded to 11 bits), or "tf32x3" (with the sum of two such, an error near that of float32). The CPU rounds no factor.
+    whole_rows: each warp has rows of the result from end to end, so that they are reduced, and become the left factor of another
+    product, without other warps.
     """
     dtype = _checked(a, b, acc, precision)
     (m, k), n = a.shape, b.shape[1]
     memory = layout_for((m, n))
     total = sk.zeros((m, n), dtype) if acc is None else acc
-    sharing = None if sk._is_for_cpu() else sharing_for(a.dtype, precision, (m, n, k), memory.threads)
+    sharing = None if sk._is_for_cpu() else _sharing(a, (m, n, k), precision, memory.threads, whole_rows=whole_rows)
     if sharing is not None:
         return _by_warps(sharing, a, b, total)
     layout = of_product((m, n), memory.threads, 1 if sk._is_for_cpu() else max(_VECTOR_BYTES // dtype.itemsize, 1))
@@ -52,18 +55,48 @@ def dot(a: Tile, b: Tile, acc: Tile | None = None, precision: str = "ieee") -> T
     return total.like(parts)
 
 
+def _sharing(a: Tile, shape: tuple[int, int, int], precision: str, threads: int, *, whole_rows: bool) -> Sharing | None:
+    """Return how warps share a product: by whole rows also where the left factor is so already."""
+    by_rows = sharing_for(a.dtype, precision, shape, threads, whole_rows=True)
+    if by_rows is not None and (whole_rows or (not a.form and a.layout == by_rows.of_left)):
+        return by_rows
+    return sharing_for(a.dtype, precision, shape, threads)
+
+
 def _by_warps(sharing: Sharing, a: Tile, b: Tile, total: Tile) -> Tile:
     """Return a product by tensor cores. What is in shared memory already waits for nobody here."""
     dtype = total.dtype
     sums = total.at(sharing.layout).view(getattr(sk, sharing.instruction.total))
-    left, right = in_memory(a, 0), in_memory(b, 1)
-    is_new = left is not a.form or right is not b.form
+    is_at_hand = not a.form and a.layout == sharing.of_left
+    left, right = a if is_at_hand else in_memory(a, 0), in_memory(b, 1)
+    is_new = (not is_at_hand and left is not a.form) or right is not b.form
     if is_new:
         wait(sharing.threads)
     found = sums.like(multiplied(sharing, left, right, sums.elements))
     if is_new:
         wait(sharing.threads)  # in a loop, the next round writes to the same memory
     return found.view(dtype)
+
+
+@sk._kernel_only
+@sk._direct
+def shared(tile: Tile) -> Tile:
+    """Return the same tile with its elements in shared memory, for products that read them again and again, in either order.
+
+    On the CPU, and where tensor cores do not multiply its dtype, the tile itself.
+    """
+    if not isinstance(tile, Tile):
+        sk.static_assert(False, f"shared takes a tile, got {tile!r}")
+    is_factor = (tile.dtype.name, "ieee") in INSTRUCTIONS and tile.ndim == 2 and tile.dtype.itemsize == 2
+    if sk._is_for_cpu() or not is_factor or isinstance(tile.form, Matrix):
+        return tile
+    strides = (ROW, COLUMN) if tile.layout.fastest_axis == 1 else (COLUMN, ROW)
+    rows, columns = tile.shape if strides[0] == ROW else tile.shape[::-1]
+    matrix = new_matrix(rows, columns, tile.dtype, strides)
+    wait(tile.layout.threads)  # in a loop, for what was read in its last round
+    matrix.store(tile.elements, tile.layout)
+    wait(tile.layout.threads)
+    return Tile((), tile.layout, matrix)
 
 
 def _checked(a: Any, b: Any, acc: Any, precision: Any) -> sk.DType:

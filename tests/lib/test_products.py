@@ -77,6 +77,54 @@ def test_products_go_into_other_operations_and_products(place, size) -> None:
     np.testing.assert_array_equal(out, (s - s.max(1, keepdims=True)) @ x + 6)
 
 
+@sk.jit(threads="THREADS")
+def attention_like(q, k, v, out, M: sk.constexpr, N: sk.constexpr, D: sk.constexpr, n, THREADS: sk.constexpr):
+    """Rows of a product that are reduced, and multiplied again, where they are; factors that stay in shared memory."""
+    x = sk.shared(sk.load(q.tile((0, 0), (M, D))))
+    total, largest = sk.zeros((M, D), sk.float32), sk.full(M, -1000.0, sk.float32)
+    for start in range(0, n, N):
+        y, z = sk.shared(sk.load(k.tile((start, 0), (N, D)))), sk.load(v.tile((start, 0), (N, D)))
+        scores = sk.dot(x, y.T, whole_rows=True)
+        largest = sk.maximum(largest, sk.reduce_max(scores, axis=1))
+        total = sk.dot((scores - sk.reduce_sum(scores, axis=1)[:, None]).to(q.dtype), z, total) + largest[:, None]
+    sk.store(out.tile((0, 0), (M, D)), total)
+
+
+@each_place
+@pytest.mark.parametrize(
+    ("M", "N", "D", "threads"), [(64, 32, 16, 128), (32, 48, 32, 32), (48, 16, 24, 96)]
+)
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16, np.float32], ids=lambda d: np.dtype(d).name)
+def test_rows_of_a_product_are_multiplied_where_they_are(place, M, N, D, threads, dtype) -> None:
+    rng = np.random.default_rng(M)
+    q, k, v = (rng.integers(-1, 2, (rows, D)).astype(dtype) for rows in (M, 2 * N, 2 * N))
+    rows = np.arange(M) % 2 == 0  # of the others the scores are small, so that all sums are exact in 8 bits
+    q[~rows] = 0
+    q[rows, 3:] = 0
+    expected, largest = np.zeros((M, D)), np.full(M, -1000.0)
+    for start in (0, N):
+        y, z = (each[start : start + N].astype(np.float64) for each in (k, v))
+        scores = q.astype(np.float64) @ y.T
+        largest = np.maximum(largest, scores.max(axis=1))
+        expected = (scores - scores.sum(axis=1, keepdims=True)) @ z + expected + largest[:, None]
+
+    *_, out = run(place, attention_like, (1,), [q, k, v, np.zeros((M, D), np.float32)], M, N, D, 2 * N, threads)
+
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_what_a_warp_needs_of_its_rows_is_in_its_registers() -> None:
+    matrix = sk.Tensor((None, None), sk.bfloat16, strides=(None, 1))
+    kernel = attention_like.specialize(
+        q=matrix, k=matrix, v=matrix, out=sk.Tensor((None, None), sk.float32, strides=(None, 1)),
+        M=64, N=64, D=64, n=sk.int32, THREADS=128,
+    )  # fmt: skip
+    code = ptxas.disassemble(ptxas.assemble(kernel.ptx).cubin)
+
+    assert len(re.findall(r"\bHMMA\b", code)) == 2 * 4 * 8  # of each product 16 rows by 64 by 64 for a warp
+    assert len(re.findall(r"\bLDS\b", code)) <= 4  # the first largest numbers come as memory has them
+
+
 REFUSED = {
     "shapes": (lambda a, b: sk.dot(a, a), "BAD_SHAPE", "shapes (4, 8) and (4, 8)"),
     "axes": (lambda a, b: sk.dot(a[None], b), "BAD_SHAPE", "(M, K) and (K, N)"),

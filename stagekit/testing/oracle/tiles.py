@@ -279,7 +279,11 @@ def _together(values: Sequence[OracleValue], around: tuple[int, ...], axis: int)
     return value_of(np.moveaxis(whole, -1, axis) if stacked.ndim > 1 else whole, values[0].dtype)
 
 
-def _dot(_: Any, a: Any, b: Any, acc: Any = None, precision: str = "ieee") -> OracleValue:
+def _shared(_: Any, tile: Any) -> OracleTile:
+    return _tile(tile)
+
+
+def _dot(_: Any, a: Any, b: Any, acc: Any = None, precision: str = "ieee", whole_rows: bool = False) -> OracleValue:
     """The product of matrices: exact where that is possible, of floats within the error of sums in float64, whatever precision is
     asked for.
     """
@@ -326,6 +330,7 @@ TILES: dict[Any, Callable[..., Any]] = {
     sk.any: _with_axis(_by_numpy(np.any, dtypes.bool_)),
     sk.all: _with_axis(_by_numpy(np.all, dtypes.bool_)),
     sk.dot: _dot,
+    sk.shared: _shared,
     sk.flip: _flip,
     sk.join: _join,
     sk.split: _split,
