@@ -91,9 +91,7 @@ def attention_like(q, k, v, out, M: sk.constexpr, N: sk.constexpr, D: sk.constex
 
 
 @each_place
-@pytest.mark.parametrize(
-    ("M", "N", "D", "threads"), [(64, 32, 16, 128), (32, 48, 32, 32), (48, 16, 24, 96)]
-)
+@pytest.mark.parametrize(("M", "N", "D", "threads"), [(64, 32, 16, 128), (32, 48, 32, 32), (48, 16, 24, 96)])
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16, np.float32], ids=lambda d: np.dtype(d).name)
 def test_rows_of_a_product_are_multiplied_where_they_are(place, M, N, D, threads, dtype) -> None:
     rng = np.random.default_rng(M)
