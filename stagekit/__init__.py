@@ -45,6 +45,7 @@ from stagekit.frontend.language import (
 from stagekit.frontend.language import view as _view
 from stagekit.frontend.library import all_blocks_at_once as _all_blocks_at_once
 from stagekit.frontend.library import block_threads as _block_threads
+from stagekit.frontend.library import bounds as _bounds
 from stagekit.frontend.library import choose as _choose
 from stagekit.frontend.library import combined as _combined
 from stagekit.frontend.library import dtype_of as _dtype_of
@@ -111,6 +112,7 @@ from stagekit.lib import (
     shared,
     sort,
     split,
+    staged,
     tiled_partition,
     topk,
     vector,

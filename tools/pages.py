@@ -85,6 +85,7 @@ _SECTIONS = {
                 "topk",
                 "dot",
                 "shared",
+                "staged",
                 "flip",
                 "join",
                 "split",

@@ -247,6 +247,14 @@ class BadCall(Diagnostic):
     help = "{signature}"
 
 
+class ReadAhead(Diagnostic):
+    title = "A loop that reads ahead of what it writes"
+    label = (
+        "`sk.staged` copies elements of `{source}` rounds before they are used, and this may write to them: `{target}`"
+    )
+    help = "write to another array, given as an array, or load in the loop: `sk.load(A.tile(...))`"
+
+
 class BadIndex(Diagnostic):
     title = "An index that does not fit"
     label = "{message}"

@@ -24,7 +24,7 @@ from stagekit.frontend.language import ELEMENTWISE, Staged, StagedLaunch, ask_mu
 from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric, meet, own_type
 from stagekit.frontend.parts import describe, note_parts, parts_of, same_shape, with_parts
 from stagekit.frontend.tracer import Extents, Tracer, WholeBlock
-from stagekit.frontend.values import Address, Array, Number
+from stagekit.frontend.values import Address, Array, Number, StagedRange
 from stagekit.ir import Block, Effect, Intrinsic, Vector, walk
 from stagekit.limits import MAX_THREADS
 
@@ -252,6 +252,14 @@ def linear(site: Site, value: Any) -> tuple[Any, bool] | None:
     return (
         Number(tracer.arithmetic.to_value(value, dtypes.int64)) if isinstance(value, Number) else np.int64(value)
     ), False
+
+
+@staged
+def bounds(site: Site, numbers: Any) -> tuple[Any, Any, Any]:
+    """Return start, stop and step of a range, known or not."""
+    if not isinstance(numbers, range | StagedRange) or getattr(numbers, "forward", None) is not None:
+        raise site.error(BadCall(f"a range is needed, got {describe(numbers)}", "give `range(start, stop, step)`"))
+    return numbers.start, numbers.stop, numbers.step
 
 
 _TILE_LENGTH = "a tile has a length of at least 1, a Python int known at compile time"

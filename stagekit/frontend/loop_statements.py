@@ -15,7 +15,7 @@ from stagekit.frontend.assignments import assign, binding_scope
 from stagekit.frontend.conditions import assume, both, condition, negate_condition
 from stagekit.frontend.control import branch
 from stagekit.frontend.errors import NotIterable
-from stagekit.frontend.evaluation import Site, evaluate
+from stagekit.frontend.evaluation import Site, evaluate, user_method
 from stagekit.frontend.iteration import forget_position, thunks_of
 from stagekit.frontend.journal import MISSING, Location
 from stagekit.frontend.loops import CarriedLocations, LeafType, settle
@@ -30,8 +30,14 @@ from stagekit.ir.intervals import counted
 def trace_for(frame: Frame, node: ast.For) -> None:
     iterable = evaluate(frame, node.iter)
     flags = _enter_loop(frame)
-    if isinstance(iterable, range | StagedRange):
-        _run_time_for(frame, node, rangeloop.staged(frame.tracer, iterable, frame.loc(node.iter)), flags)
+    turn = user_method(frame.tracer, iterable, "__stagekit_turn__")
+    numbers = iterable.numbers if turn else iterable
+    if isinstance(numbers, range | StagedRange):
+        loop = rangeloop.staged(frame.tracer, numbers, frame.loc(node.iter))
+        if turn:
+            _for_turns(frame, node, loop, flags, lambda n: Site(frame, node.iter).invoke(turn, [iterable, n]))
+        else:
+            _run_time_for(frame, node, loop, flags)
     else:
         _unrolled(frame, node, iterable, flags)
     _leave_loop(frame, node, flags)
@@ -211,6 +217,27 @@ def _run_time_for(frame: Frame, node: ast.For, loop: rangeloop.LoopRange, flags:
         if is_carried and exits_taken:
             undefined = Partial(undefined.diagnostic, undefined.notes, variable.get(), False, exits_taken)
         frame.tracer.journal.assign(variable, undefined)
+
+
+def _for_turns(
+    frame: Frame, node: ast.For, loop: rangeloop.LoopRange, flags: LoopFlags, turn: Callable[[Number], Any]
+) -> None:
+    """Trace a loop of the library's, each round of which begins with `turn` of its number, which gives what the round gets."""
+    if loop.is_empty:
+        return
+    carried, exits = CarriedLocations(frame, frame.loc(node)), _exits_of(node, flags)
+    carried.guess(_assigned_locations(frame, node))
+    if loop.runs or node.orelse:
+        carried.read_after = _read_after(frame, node)
+
+    def body(counter: Value) -> None:
+        assign(frame, node.target, turn(Number(counter)))
+        _iteration(frame, flags, node.body)
+
+    if exits or loop.is_nonempty is not None:
+        _counted_while(loop, carried, exits, body)
+    else:
+        _plain_for(loop, carried, body)
 
 
 def _plain_for(loop: rangeloop.LoopRange, carried: CarriedLocations, body: Callable[[Value], None]) -> None:

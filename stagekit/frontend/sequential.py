@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stagekit.diagnostics import Loc, place_of_user
+from stagekit.frontend.errors import ReadAhead, StagingError
 from stagekit.frontend.once import OnceBranches, emit_barrier
 from stagekit.frozen import frozen
 from stagekit.intrinsics.sync import ordering
@@ -85,6 +86,7 @@ def sequential(
     order = _Order(fn.body, threads, once.conditions, sized, given)
     if threads > 1:
         order.find()
+    order.keep_apart_what_is_read_ahead()
     constant = order.constant(fn.params)
 
     def begin(op: ops.Statement, b: Builder) -> Sequence[Value]:
@@ -170,6 +172,23 @@ class _Order:
         except _Contested:
             self.is_rough = False
             self.run(self.body, [])
+
+    def keep_apart_what_is_read_ahead(self) -> None:
+        """Demand of loops that they write to no array from which they copy for later rounds."""
+        for loop in (op for op in walk(self.body) if isinstance(op, ops.For | ops.While)):
+            every = [op for body in loop.bodies() for op in walk(body)]
+            sources = {s for op in every if _is_asynchronous(op) for s in self.globals_of(flow.pointers_of(op))}
+            writing = [op for op in every if sources and not _is_asynchronous(op)]
+            for op, source in itertools.product(writing, sources):
+                for target in self.globals_of(flow.targets_of(op)):
+                    if target is source or not {target, source} <= self.sized.keys():
+                        raise StagingError(ReadAhead(source.name, target.name), op.loc)
+                    key = (source, target) if (target, source) not in self.apart else (target, source)
+                    self.apart[key] = None
+
+    def globals_of(self, pointers: Iterable[Value]) -> set[Value]:
+        """Return the arguments into which pointers may point."""
+        return {a for p in pointers for a in self.arrays_of(p) if a.type.space is Space.GLOBAL}  # type: ignore[union-attr]
 
     def run(self, block: Block, pending: list[_Access]) -> list[_Access]:
         """Return the accesses since the last barrier, behind `block`; `pending` are those before it."""

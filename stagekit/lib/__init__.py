@@ -24,6 +24,7 @@ from stagekit.lib.reductions import (
 )
 from stagekit.lib.scans import cumprod, cumsum, scan
 from stagekit.lib.sorting import argsort, sort, topk
+from stagekit.lib.staging import staged
 from stagekit.lib.tile import Tile
 from stagekit.lib.vectors import NumberVector, vector
 from stagekit.lib.votes import all, any, count_nonzero
@@ -32,5 +33,5 @@ __all__ = [
     "Group", "NumberVector", "Tile", "TiledGroup", "all", "any", "arange", "argmax", "argmin", "argsort", "block_reduce",
     "block_scan", "coalesced_threads", "count_nonzero", "cumprod", "cumsum", "dot", "flip", "full", "gather", "grid_sync",
     "histogram", "join", "labeled_partition", "philox", "rand", "randint", "randn", "reduce", "reduce_max", "reduce_min",
-    "reduce_sum", "scan", "shared", "sort", "split", "tiled_partition", "topk", "vector", "warp_reduce", "zeros",
+    "reduce_sum", "scan", "shared", "sort", "split", "staged", "tiled_partition", "topk", "vector", "warp_reduce", "zeros",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import stagekit as sk
-from stagekit.lib.layout import Layout, Shape
+from stagekit.lib.layout import Layout, Shape, both
 from stagekit.lib.shared import Matrix
 
 _ADD, _SUBTRACT, _MULTIPLY, _AND = map(sk._operation, ("+", "-", "*", "&"))
@@ -138,6 +138,13 @@ class Limit:
             return _in_vectors(self.elements(layout), layout)
         return [_COMPARE[self.symbol](each, self.bound) for each in self.ramp.parts(layout)]
 
+    def is_true(self, shape: Shape) -> Any:
+        """Return whether it holds for all elements; False itself where nobody knows of which it holds last."""
+        if not all(type(stride) is int and stride >= 0 for stride in self.ramp.strides):
+            return False
+        span = sum([stride * (extent - 1) for stride, extent in zip(self.ramp.strides, shape)])
+        return _COMPARE[self.symbol](_ADD(self.ramp.base, span if "<" in self.symbol else 0), self.bound)
+
     def is_constant(self, width: int, axis: int) -> bool:
         """Return whether the elements of a vector are known to be all alike: none begins or ends within one."""
         ramp = self.ramp
@@ -167,6 +174,10 @@ class Guard:
             whole: list[Any] = sk._in_vectors(self.elements(layout, layout.width), layout.widths)
             return whole
         return self._all([limit.parts(layout) for limit in self.limits])
+
+    def is_true(self, shape: Shape) -> Any:
+        """Return whether all elements are true; False itself where that is not known."""
+        return functools.reduce(both, [*[limit.is_true(shape) for limit in self.limits], *self.conditions], True)
 
     def is_constant(self, width: int, axis: int) -> bool:
         return all(limit.is_constant(width, axis) for limit in self.limits)

@@ -1,0 +1,177 @@
+"""Loops that read ahead: `for a, b in sk.staged(range(0, K, BK), loads, stages=3)`.
+
+    def loads(k):
+        return A.tile((row, k), (BM, BK)), B.tile((k, column), (BK, BN))
+
+    acc = sk.zeros((BM, BN), sk.float32)
+    for a, b in sk.staged(range(0, K, BK), loads, stages=3):
+        acc = sk.dot(a, b, acc)
+
+Shared memory has a slot for each stage. While a round works on its slot, `cp.async` fills those of the next ones:
+
+    before the loop         slots 0 and 1 are begun
+    round 0                 wait for slot 0; begin slot 2; work on slot 0
+    round 1                 wait for slot 1; begin slot 0, on which nobody works any more; work on slot 1
+
+So each round has one barrier. Where the arrays are not known to lie on multiples of 16 bytes, and on the CPU, a round loads what
+it works on. Source: PTX ISA, "Data Movement and Conversion Instructions: cp.async".
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import stagekit as sk
+from stagekit.lib.conversion import wait
+from stagekit.lib.layout import Layout, blocked, both
+from stagekit.lib.parts import Part
+from stagekit.lib.placing import is_int, layout_for
+from stagekit.lib.shared import CHUNK_BYTES, COLUMN, ROW, Matrix, new_matrix
+from stagekit.lib.tile import Tile, Traced
+from stagekit.lib.weak import Guard, Ramp
+
+_ADD, _MULTIPLY, _RIGHT = map(sk._operation, ("+", "*", ">>"))
+MOST_STAGES = 16
+
+
+@sk._kernel_only
+def staged(numbers: Any, loads: Callable[[Any], Any], stages: int = 3) -> Any:
+    """Return what a `for` goes through to get the tiles of each number of a range, of which the next ones are read meanwhile.
+
+    numbers: a `range` whose step is known at compile time and positive. loads: a function from a number to a part of an array,
+    `A.tile(...)`, or to a tuple of them; the loop gets a tile for each. stages: how many rounds have memory of the block, 2 to
+    16. A loop must not write to the arrays that it reads so: launches whose arrays overlap run code that does not read ahead.
+    """
+    start, stop, step = sk._bounds(numbers)
+    if not is_int(step) or step < 1:
+        sk.static_assert(False, f"staged takes a range whose step is a positive compile-time int, got {step!r}")
+    if not is_int(stages) or not 2 <= stages <= MOST_STAGES:
+        sk.static_assert(False, f"staged has 2 to {MOST_STAGES} stages, a compile-time int, got {stages!r}")
+    at_any_round = start + step * sk.cuda.thread_idx("x")  # what holds for this holds for all
+    slots: list[Any] = [_slot_for(part, stages) for part in _parts_of(loads, at_any_round)]
+    if any(slot is None for slot in slots):
+        return LoadingRounds(numbers, loads)
+    wait(slots[0].layout.threads)  # in a loop, for what was read in its last round
+    for stage in range(stages - 1):
+        _begin_round(slots, loads, start + stage * step, stop, stage)
+    return ReadingAhead(numbers, loads, slots, stages)
+
+
+def _begin_round(slots: list[Any], loads: Callable[[Any], Any], number: Traced, stop: Traced, place: Traced) -> None:
+    """Begin the copies of a round, if there is one. Where all that it copies exists, nothing is masked."""
+    if number < stop:
+        parts = _parts_of(loads, number)
+        if _are_whole(parts):
+            _begin(slots, parts, place, is_masked=False)
+        else:
+            _begin(slots, parts, place, is_masked=True)
+    sk.cuda.cp_async_commit()
+
+
+class LoadingRounds:
+    """Rounds that load what they work on."""
+
+    def __init__(self, numbers: Any, loads: Callable[[Any], Any]) -> None:
+        self.numbers = numbers
+        self.loads = loads
+
+    def __stagekit_turn__(self, number: Traced) -> Any:
+        tiles = [sk.load(part) for part in _parts_of(self.loads, number)]
+        return tuple(tiles) if len(tiles) > 1 else tiles[0]
+
+
+class ReadingAhead:
+    """Rounds that begin the copies of later ones."""
+
+    def __init__(self, numbers: Any, loads: Callable[[Any], Any], slots: list[Any], stages: int) -> None:
+        self.numbers = numbers
+        self.loads = loads
+        self.slots = slots
+        self.stages = stages
+        self.place = sk.int32(0)  # of the matrices of the present round
+
+    def __stagekit_turn__(self, number: Traced) -> Any:
+        _, stop, step = sk._bounds(self.numbers)
+        place, last = self.place, self.stages - 1
+        sk.cuda.cp_async_wait(last - 1)
+        wait(self.slots[0].layout.threads)
+        _begin_round(self.slots, self.loads, number + last * step, stop, sk.where(place == 0, last, place - 1))
+        self.place = sk.where(place == last, 0, place + 1)
+        tiles = [slot.tile(place) for slot in self.slots]
+        return tuple(tiles) if len(tiles) > 1 else tiles[0]
+
+
+def _parts_of(loads: Callable[[Any], Any], number: Traced) -> list[Any]:
+    given = loads(number)
+    parts = list(given) if isinstance(given, tuple | list) else [given]
+    for part in parts:
+        if not isinstance(part, Part):
+            sk.static_assert(
+                False, "staged: `loads` returns parts of arrays, `A.tile(offsets, shape)`, or a tuple of them"
+            )
+    return parts
+
+
+class StageMemory(NamedTuple):
+    """The memory of one part, a matrix for each stage. layout: of which each thread copies vectors of 16 bytes."""
+
+    first: Matrix
+    shape: tuple[int, ...]
+    layout: Layout
+
+    def matrix(self, number: Traced) -> Matrix:
+        start = _ADD(self.first.start, _MULTIPLY(number, self.first.rows * self.first.pitch))
+        return Matrix(start, self.first.rows, self.first.columns, self.first.strides)
+
+    @sk._direct
+    def tile(self, number: Traced) -> Tile:
+        return Tile((), layout_for(self.shape), self.matrix(number))
+
+
+@sk._direct
+def _slot_for(part: Part, stages: int) -> StageMemory | None:
+    """Return memory for a part; None where it cannot be copied by vectors of 16 bytes, each of which the array has or lacks."""
+    pointers, inside = part.pointers.form, part.inside.form
+    if sk._is_for_cpu() or len(part.shape) != 2 or not isinstance(pointers, Ramp) or not isinstance(inside, Guard):
+        return None
+    axis = next((each for each in (1, 0) if pointers.is_contiguous(each)), None)
+    width = CHUNK_BYTES // part.dtype.itemsize
+    if axis is None or part.shape[axis] % width or part.dtype is sk.bool_:
+        return None
+    layout = blocked(part.shape, layout_for(part.shape).threads, width, axis)
+    if layout.extent != layout.count * layout.threads or pointers.align(layout) != CHUNK_BYTES:
+        return None
+    if not inside.is_constant(width, axis):
+        return None
+    strides = tuple([COLUMN if each == axis else ROW for each in range(2)])
+    return StageMemory(
+        new_matrix(part.shape[1 - axis], part.shape[axis], part.dtype, strides, stages), part.shape, layout
+    )
+
+
+def _forms(part: Part) -> tuple[Any, Any]:
+    """Return the ramp of pointers of a part that has a slot, and the guard that says which of them the array has."""
+    return part.pointers.form, part.inside.form
+
+
+@sk._direct
+def _are_whole(parts: list[Part]) -> Any:
+    """Return whether the arrays have all elements of their parts."""
+    return functools.reduce(both, [_forms(part)[1].is_true(part.shape) for part in parts], True)
+
+
+@sk._direct
+def _begin(slots: list[StageMemory], parts: list[Part], place: Traced, *, is_masked: bool) -> None:
+    """Begin to copy parts to the matrices of this number."""
+    for slot, part in zip(slots, parts):
+        matrix, layout = slot.matrix(place), slot.layout
+        axis, width = slot.first.strides.index(COLUMN), layout.width
+        first, (ramp, inside) = layout.first(), _forms(part)
+        pointers = ramp.elements(layout, width)
+        masks = inside.elements(layout, width) if is_masked else [True] * len(pointers)
+        for offset, pointer, mask in zip(layout.offsets[::width], pointers, masks):
+            row = _ADD(first[1 - axis], offset[1 - axis])
+            chunk = _RIGHT(_ADD(first[axis], offset[axis]), width.bit_length() - 1)
+            sk.cuda.cp_async(matrix.chunk_at(row, chunk), pointer, mask, size=CHUNK_BYTES)

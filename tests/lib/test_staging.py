@@ -1,0 +1,155 @@
+"""Loops that read ahead: the same as loads in the loop, whatever the arrays; what they need, and what they cost."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import stagekit as sk
+from stagekit.backends import ptxas
+from tests.lib.test_axes import run
+
+each_place = pytest.mark.parametrize("place", ["cpu", "sanitizer", pytest.param("gpu", marks=pytest.mark.gpu)])
+
+
+@sk.jit(threads="THREADS")
+def product(a, b, out, M: sk.constexpr, N: sk.constexpr, K: sk.constexpr, STAGES: sk.constexpr, THREADS: sk.constexpr):
+    """Matrices of shape (m, k) and (k, n)."""
+    row, column = sk.program_id(0) * M, sk.program_id(1) * N
+
+    def loads(k):
+        return a.tile((row, k), (M, K)), b.tile((k, column), (K, N))
+
+    total = sk.zeros((M, N), sk.float32)
+    for x, y in sk.staged(range(0, a.shape[1], K), loads, stages=STAGES):
+        total = sk.dot(x, y, total)
+    sk.store(out.tile((row, column), (M, N)), total)
+
+
+def numbers(rng, shape, dtype, gap):
+    """Small integers, whose sums are exact; a part of wider rows."""
+    return rng.integers(-4, 5, (shape[0], shape[1] + gap)).astype(dtype)[:, : shape[1]]
+
+
+@each_place
+@settings(max_examples=6, deadline=None)
+@given(
+    *[st.integers(0, 90)] * 2,
+    st.sampled_from([0, 1, 16, 24, 100, 128]),
+    st.sampled_from([0, 8, 3]),
+    st.integers(2, 5),
+    st.sampled_from([np.float16, ml_dtypes.bfloat16, np.float32]),
+)
+def test_a_staged_product_is_numpys(place, m, n, k, gap, stages, dtype) -> None:
+    rng = np.random.default_rng(k)
+    a, b = numbers(rng, (m, k), dtype, gap), numbers(rng, (k, n), dtype, gap)
+
+    arrays = [a, b, np.full((m, n), -1, np.float32)]
+    *_, out = run(place, product, (-(-m // 32), -(-n // 64)), arrays, 32, 64, 32, stages, 64)
+
+    np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
+
+
+@sk.jit(threads=64)
+def other_uses(x, out, after):
+    """Tiles in shared memory meet others, are turned, cut and kept for the next round, and behind the loop."""
+    last, total = sk.zeros((16, 64), sk.float32), sk.zeros((64,), sk.float32)
+    rounds = 0
+    for part in sk.staged(range(0, x.shape[0], 16), lambda k: x.tile((k, 0), (16, 64)), stages=3):
+        total += sk.reduce_sum(part.T, axis=1) + part[3] * 2 + sk.reduce_sum(last * part, axis=0)
+        last = part
+        rounds += 1  # noqa: SIM113 - a kernel has no run-time `enumerate`
+        if rounds == 3:
+            break
+    sk.store(out.tile(0, 64), total)
+    sk.store(after.tile((0, 0), (16, 64)), last)
+
+
+@each_place
+@pytest.mark.parametrize("rows", [16, 32, 96])
+def test_staged_tiles_are_tiles(place, rows) -> None:
+    x = np.random.default_rng(rows).integers(-4, 5, (rows, 64)).astype(np.float32)
+
+    _, out, after = run(place, other_uses, (1,), [x, np.zeros(64, np.float32), np.zeros((16, 64), np.float32)])
+
+    parts = x.reshape(-1, 16, 64)[:3]
+    expected = sum(p.sum(0) + p[3] * 2 for p in parts) + sum((p * q).sum(0) for p, q in zip(parts[1:], parts))
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(after, parts[-1])
+
+
+@sk.jit(threads=64)
+def repeated(x, out, TIMES: sk.constexpr):
+    """Each round of the outer loop begins anew in the same memory."""
+    for i in range(TIMES):
+        total = sk.zeros((64,), sk.float32)
+        for part in sk.staged(range(0, x.shape[0], 16), lambda k: x.tile((k, 0), (16, 64))):
+            total += sk.reduce_sum(part, axis=0)
+        sk.store(out.tile((i, 0), (1, 64)), total[None, :])
+
+
+@each_place
+def test_a_staged_loop_in_a_loop(place) -> None:
+    x = np.arange(32 * 64, dtype=np.float32).reshape(32, 64)
+
+    _, out = run(place, repeated, (1,), [x, np.zeros((3, 64), np.float32)], 3)
+
+    np.testing.assert_array_equal(out, np.tile(x.sum(0), (3, 1)))
+
+
+@sk.jit(threads=64)
+def written_meanwhile(x, out):
+    for part in sk.staged(range(0, 256, 64), lambda k: x.tile((0, k), (16, 64))):
+        sk.store(out.tile((0, 64), (16, 64)), part + 1)
+
+
+def test_arrays_that_overlap_are_not_read_ahead() -> None:
+    x = np.arange(16 * 256, dtype=np.float32).reshape(16, 256)
+    expected = x.copy()
+    for k in range(0, 256, 64):
+        expected[:, 64:128] = expected[:, k : k + 64] + 1
+
+    with sk.sanitize():
+        written_meanwhile[1](x, x)
+
+    np.testing.assert_array_equal(x, expected)
+
+
+REFUSED = {
+    "a step": (lambda n: sk.staged(range(0, 64, n), None), "step is a positive compile-time int"),
+    "no range": (lambda n: sk.staged([1, 2], None), "a range is needed, got a list"),
+    "one stage": (lambda n: sk.staged(range(0, n, 16), None, stages=1), "2 to 16 stages"),
+    "tiles": (lambda n: sk.staged(range(0, n, 16), lambda k: sk.arange(0, 16)), "`loads` returns parts of arrays"),
+}
+
+
+@sk.jit
+def misused(n, LOOP: sk.constexpr):
+    sk.arange(0, 32)
+    for part in LOOP(n):
+        sk.reduce_sum(part)
+
+
+@pytest.mark.parametrize(("loop", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_does_not_fit_is_refused_in_words(loop, words) -> None:
+    with pytest.raises(sk.StagekitError, match=re.escape(words)):
+        misused.specialize(n=sk.int64, LOOP=loop).trace()
+
+
+def test_a_round_has_one_barrier_and_copies_no_register() -> None:
+    matrix = sk.Tensor((None, None), sk.bfloat16, strides=(None, 1))
+    out = sk.Tensor((None, None), sk.float32, strides=(None, 1))
+    kernel = product.specialize(a=matrix, b=matrix, out=out, M=64, N=64, K=32, STAGES=3, THREADS=128)
+
+    text = ptxas.disassemble(ptxas.assemble(kernel.ptx).cubin)
+    ops = Counter(re.findall(r"\b(?:BAR\.SYNC|LDGSTS|LDSM|HMMA|LDG|STL|STS|LDS)\b(?!\s+RZ)", text))
+
+    assert ops["HMMA"] == 64 * 64 * 32 // (16 * 8 * 16 * 4)
+    assert ops["LDSM"] == 2 * 2 * 2 * 2 // 2
+    assert (ops["BAR.SYNC"], ops["LDG"], ops["STL"], ops["STS"], ops["LDS"]) == (2, 0, 0, 0, 0)
