@@ -38,6 +38,7 @@ from stagekit.frontend.language import (
     static_print,
     static_range,
     store,
+    switch,
     table,
     where,
     window,

@@ -56,7 +56,12 @@ def test_a_docstring_names_errors_of_the_catalogue() -> None:
     assert {} == {name: found for name, found in named.items() if not set(found) <= catalogue}
 
 
-ANY_NUMBER = {"sk.vector", "sk.static_range", "sk.static_print"}  # of arguments, as `range` and `print` take them
+ANY_NUMBER = {
+    "sk.switch",
+    "sk.vector",
+    "sk.static_range",
+    "sk.static_print",
+}  # of arguments, as `range` and `print` take them
 
 
 def test_a_public_name_shows_what_it_takes() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from stagekit import dtypes
 from stagekit.diagnostics import DIVISION, called, hide_frames, shown
 from stagekit.dtypes import DType
-from stagekit.frontend import arrays, attributes, caching, effects, ordered
+from stagekit.frontend import arrays, attributes, caching, conditions, effects, ordered
 from stagekit.frontend.errors import (
     NO_GPU,
     BadCall,
@@ -360,6 +360,36 @@ def window(site: Site, array: Any, start: Any, shape: Any) -> Array:
     if any(size < 1 for size in known):
         raise site.error(BadCall(f"a window of {known}", "give sizes of at least 1"))
     return arrays.window(site, array, starts, known)
+
+
+@staged
+def switch(site: Site, index: Any, functions: Any, *args: Any) -> Any:
+    """Call one of several functions, chosen by an integer that is known at run time, with these arguments; return its result.
+
+    functions: a tuple or list, known at compile time; each is expanded once. An index below 0 chooses the first, one beyond the
+    end the last. What they return meets as after an `if`. Refused as BAD_CALL: what are no functions, and no integer.
+    """
+    choices = tuple(functions) if isinstance(functions, tuple | list) else ()
+    if not choices or not all(map(callable, choices)):
+        hint = "give a tuple of functions: `sk.switch(i, (f, g, h), x)`"
+        raise site.error(BadCall(f"`switch` over {describe(functions)}", hint))
+    if not is_numeric(index) or not default_dtype(index).is_integer or default_dtype(index) is dtypes.bool_:
+        raise site.error(BadCall(f"`switch` by {describe(index)}", "give an integer; for a condition write `if`"))
+    if not isinstance(index, Number):
+        place = min(max(int(index), 0), len(choices) - 1)
+        return site.invoke(choices[place], list(args))
+
+    def among(first: int, end: int) -> Any:
+        """Choose by halves: as many comparisons as the number of functions has digits."""
+        if end - first == 1:
+            return site.invoke(choices[first], list(args))
+        middle = (first + end) // 2
+        is_below = site.tracer.arithmetic.compare(ast.Lt, index, middle)
+        return conditions.choose(
+            site.tracer, is_below, lambda: among(first, middle), lambda: among(middle, end), site.loc
+        )
+
+    return among(0, len(choices))
 
 
 @staged
