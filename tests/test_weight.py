@@ -21,7 +21,7 @@ BUDGETS = {  # rounded up to the next 50
     "intrinsics": 3_600,
     "ir": 3_550,
     "jit": 3_200,
-    "kernels": 2_650,
+    "kernels": 2_750,
     "lib": 5_200,
     "passes": 1_600,
     "runtime": 3_600,

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.host import Dtype, dtype_of, empty, empty_like, factory, float_dtype_of, is_on_cpu, require
+from stagekit.kernels.sharing import checked_out
 
 MAX_DIM = 256  # of a head
 LOG2E = math.log2(math.e)
@@ -120,7 +121,7 @@ def attention(
     none gives zeros. scale: dim**-0.5 if left out. The second result is float32, of shape (batch, heads, queries).
     """
     shape = _checked(q, k, v, heads_axis)
-    out = empty(q, tuple(q.shape), dtype_of(q)) if out is None else out
+    out = empty(q, tuple(q.shape), dtype_of(q)) if out is None else checked_out(out, q, apart=(k, v))
     lse = empty(q, (shape.batch, shape.heads, shape.queries), sk.float32) if return_lse else None
     blocks = _blocks_for(shape.dim, on_cpu=is_on_cpu(q))
     kernel = attention_kernel(dtype_of(q), shape.dim, causal, heads_axis, blocks)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, require_packed, tile_of
+from stagekit.kernels.sharing import checked_out
 
 
 @sk.inline
@@ -48,7 +49,11 @@ def embedding(table: Any, numbers: Any, *, out: Any = None) -> Any:
     table.
     """
     flat, columns = _flat(numbers), table.shape[-1]
-    out = empty(table, (*numbers.shape, columns), dtype_of(table)) if out is None else out
+    out = (
+        empty(table, (*numbers.shape, columns), dtype_of(table))
+        if out is None
+        else checked_out(out, apart=(table, numbers))
+    )
     kernel = embedding_kernel(dtype_of(table), dtype_of(numbers), tile_of(columns))
     kernel[flat.shape[0]](table, flat, as_rows(out))
     return out

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.host import Dtype, dtype_of, empty, factory, float_dtype_of, is_array, is_on_cpu, require, settled
+from stagekit.kernels.sharing import checked_out
 
 MAX_OPERANDS = 4  # of an epilogue
 Kind = tuple[Dtype, int] | None  # of an operand: dtype and axes; None for a number
@@ -82,11 +83,9 @@ def matmul(a: Any, b: Any, *operands: Any, epilogue: Callable[..., Any] | None =
     require(len(operands) <= MAX_OPERANDS, f"{len(operands)} operands, and an epilogue takes {MAX_OPERANDS} at most")
     require(epilogue is not None or not operands, "operands are for an epilogue, and there is none")
     rows, columns = a.shape[0], b.shape[1]
-    require(
-        out is None or (out is not a and out is not b),
-        "out is a or b, which other blocks still read: give another array",
+    out = (
+        empty(a, (rows, columns), dtype) if out is None else checked_out(out, *filter(is_array, operands), apart=(a, b))
     )
-    out = empty(a, (rows, columns), dtype) if out is None else out
     kinds = tuple([(dtype_of(x), len(x.shape)) if is_array(x) else None for x in operands])
     blocks = _blocks_for(rows, columns, on_cpu=is_on_cpu(a))
     finish = None if epilogue is None else settled(epilogue)
@@ -139,8 +138,7 @@ def transpose_kernel(dtype: Dtype, SIDE: int) -> sk.JitFunction:
 def transpose(x: Any, *, out: Any = None) -> Any:
     """Return a matrix with its axes exchanged, as an array of its own: any dtype; its rows, and those of out, may be apart."""
     require(is_array(x) and len(x.shape) == 2, "a matrix is needed, got {!r}", x)
-    require(out is not x, "out is x, which other blocks still read: give another array")
-    out = empty(x, (x.shape[1], x.shape[0]), dtype_of(x)) if out is None else out
+    out = empty(x, (x.shape[1], x.shape[0]), dtype_of(x)) if out is None else checked_out(out, apart=(x,))
     side = 64 if dtype_of(x).itemsize > 1 else 128  # rows of at least 128 bytes
     transpose_kernel(dtype_of(x), side)[sk.cdiv(x.shape[0], side), sk.cdiv(x.shape[1], side)](x, out)
     return out

@@ -25,6 +25,7 @@ from stagekit.kernels.host import (
     require_packed,
     settled,
 )
+from stagekit.kernels.sharing import checked_out
 
 Pair = tuple[int, int]  # along rows and columns of a plane
 Blocks = tuple[int, int, int, int]  # filters, pixels, elements of a filter, and threads of a program
@@ -79,8 +80,7 @@ def stencil(function: Callable[..., Any], x: Any, *, edge: Edge = 0.0, out: Any 
     require(
         edge in ("nearest", "wrap") or not isinstance(edge, str), f'edge is {edge!r}: a number, "nearest" or "wrap"'
     )
-    require(out is not x, "out is x, which other blocks still read: give another array")
-    out = empty_like(x) if out is None else out
+    out = empty_like(x) if out is None else checked_out(out, apart=(x,))
     source, target = as_planes(x), as_planes(out)
     planes, rows, columns = source.shape
     sides = (8, 32) if is_on_cpu(x) else (16, 64)
@@ -164,7 +164,7 @@ def conv2d(
     require(min(sizes) > 0, f"filters of {kernel_size} do not fit into padded images of {shapes[0][2:]}")
     require_packed(filters)
     shape = shapes[0][0], shapes[1][0], *sizes
-    out = empty(x, shape, dtype) if out is None else out
+    out = empty(x, shape, dtype) if out is None else checked_out(out, apart=(x, filters))
     require_packed(out)
     flat = out.reshape((*shape[:2], sizes[0] * sizes[1]))
     rows = filters.reshape((shape[1], math.prod(shapes[1][1:])))

@@ -12,6 +12,7 @@ import stagekit as sk
 from stagekit.kernels.fragments import exp_for, load_piece, starts, store_piece
 from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, empty_like, factory, float_dtype_of, tile_for
 from stagekit.kernels.reducing import column_sums
+from stagekit.kernels.sharing import checked_out
 
 LOWEST = sk.float32.min
 
@@ -76,7 +77,7 @@ def softmax(x: Any, *, out: Any = None) -> Any:
     exp is `sk.fast_exp`, 0 below 2**-126, on a GPU within 4 units in the last place of float32; of 16-bit rows, whose results
     show less, the power of 2 of a rounded product.
     """
-    out = empty_like(x) if out is None else out
+    out = empty_like(x) if out is None else checked_out(out, x)
     source, target = as_rows(x), as_rows(out)
     rows, columns = source.shape
     softmax_kernel(float_dtype_of(x), *tile_for(columns))[rows](source, target)
@@ -126,7 +127,7 @@ def rmsnorm(x: Any, weight: Any, *, residual: Any = None, out: Any = None, eps: 
     x: float32, float16 or bfloat16. weight: as long as the last axis, of a float dtype of its own. out: like x, x itself too.
     residual: like x; x + residual is normalised, and written to it.
     """
-    out = empty_like(x) if out is None else out
+    out = empty_like(x) if out is None else checked_out(out, x)
     source, target = as_rows(x), as_rows(out)
     rows, columns = source.shape
     kernel = rmsnorm_kernel(float_dtype_of(x), dtype_of(weight), *tile_for(columns))
@@ -187,7 +188,7 @@ def layernorm(
     x: float32, float16 or bfloat16. weight, bias: as long as the last axis, of one float dtype. out: like x, x itself too.
     residual: like x; x + residual is normalised, and written to it.
     """
-    out = empty_like(x) if out is None else out
+    out = empty_like(x) if out is None else checked_out(out, x)
     source, target = as_rows(x), as_rows(out)
     rows, columns = source.shape
     kernel = layernorm_kernel(float_dtype_of(x), dtype_of(weight), *tile_for(columns))
@@ -304,7 +305,7 @@ def layernorm_backward(
 
 
 def _backward(gradient: Any, x: Any, weight: Any, out: Any, eps: float, *, CENTRED: bool) -> tuple[Any, Any, Any]:
-    out = empty_like(x) if out is None else out
+    out = empty_like(x) if out is None else checked_out(out, gradient, x)
     source = as_rows(x)
     rows, columns = source.shape
     parts = max(1, min(rows, MOST_PARTS))

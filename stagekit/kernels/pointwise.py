@@ -21,6 +21,7 @@ from stagekit.kernels.host import (
     require_packed,
     settled,
 )
+from stagekit.kernels.sharing import checked_out
 
 MAX_INPUTS = 8
 PIECE = 1024  # elements of a program
@@ -93,7 +94,7 @@ def elementwise(function: Callable[..., Any], *inputs: Any, out: Any = None) -> 
     """
     arrays = [x for x in inputs if is_array(x)]
     require(bool(arrays), "an array is needed among the inputs, got {!r}", inputs)
-    out = target = empty_like(arrays[0]) if out is None else out
+    out = target = empty_like(arrays[0]) if out is None else checked_out(out, *arrays)
     by_rows = any(x.shape != out.shape or not is_packed(x) for x in (out, *arrays))
     if by_rows:
         target = as_rows(out)
@@ -139,7 +140,7 @@ def swiglu_backward_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
 def swiglu_backward(gradient: Any, gate: Any, up: Any, *, out: tuple[Any, Any] | None = None) -> tuple[Any, Any]:
     """Return the gradients of gate and up, from that of `swiglu(gate, up)`. out: arrays for them; gate and up themselves too."""
     out = (empty_like(gate), empty_like(up)) if out is None else out
-    arrays = [as_rows(x) for x in (gradient, gate, up, *out)]
+    arrays = [as_rows(x) for x in (gradient, gate, up, *[checked_out(each, gradient, gate, up) for each in out])]
     rows, columns = arrays[0].shape
     swiglu_backward_kernel(float_dtype_of(gate), PIECE)[rows, sk.cdiv(columns, PIECE)](*arrays)
     return out
@@ -188,7 +189,7 @@ def rope(x: Any, cos: Any, sin: Any, *, out: Any = None, interleaved: bool = Fal
     pair is an element and the one half a head further, or its neighbour if interleaved. out: like x, x itself too. backward: turn
     the other way, which makes of the gradient of the result that of x. Source: Su et al., RoFormer, 2021.
     """
-    out = empty_like(x) if out is None else out
+    out = empty_like(x) if out is None else checked_out(out, x)
     require(
         len(x.shape) > 1 and x.shape[-1] % 2 == 0,
         f"x has shape {tuple(x.shape)}: heads lie along the last axis, in pairs",
@@ -235,7 +236,7 @@ def dropout(x: Any, probability: float, seed: int, *, out: Any = None) -> Any:
     """
     require_packed(x)
     require(0 <= probability < 1, f"probability is {probability}: it lies from 0 to below 1")
-    out = empty_like(x) if out is None else out
+    out = empty_like(x) if out is None else checked_out(out, x)
     kernel = dropout_kernel(float_dtype_of(x), len(x.shape), PIECE)
     kernel[sk.cdiv(math.prod(x.shape), PIECE)](x, out, probability, seed)
     return out

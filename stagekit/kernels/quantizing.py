@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, float_dtype_of
+from stagekit.kernels.sharing import checked_out
 
 LARGEST: dict[Any, float] = {
     sk.int8: 127.0,
@@ -61,7 +62,7 @@ def quantize(x: Any, dtype: Dtype = sk.int8, *, group: int = 128, out: Any = Non
     source = as_rows(x)
     rows, columns = source.shape
     groups = sk.cdiv(columns, group)
-    out = empty(x, tuple(x.shape), dtype) if out is None else out
+    out = empty(x, tuple(x.shape), dtype) if out is None else checked_out(out, apart=(x,))
     scales = empty(x, (rows, groups), sk.float32)
     each = groups_of_a_program(group)
     kernel = quantize_kernel(float_dtype_of(x), dtype, group, each)
@@ -92,7 +93,7 @@ def dequantize(q: Any, scales: Any, dtype: Dtype = sk.float32, *, group: int = 1
     """Return numbers of 8 bits times the scales of their groups, in `dtype`: what `quantize` was given, but for its roundings."""
     source = as_rows(q)
     rows, columns = source.shape
-    out = empty(q, tuple(q.shape), dtype) if out is None else out
+    out = empty(q, tuple(q.shape), dtype) if out is None else checked_out(out, apart=(q, scales))
     each = groups_of_a_program(group)
     kernel = dequantize_kernel(dtype_of(q), dtype_of(out), group, each)
     kernel[rows, sk.cdiv(columns, each * group)](source, as_rows(scales), as_rows(out))

@@ -26,6 +26,7 @@ from stagekit.kernels.host import (
     require_packed,
     tile_of,
 )
+from stagekit.kernels.sharing import checked_out
 
 MOST_PROGRAMS = 1024  # that share a whole array
 COLUMNS = 128  # of a program that adds columns
@@ -210,6 +211,6 @@ def column_sums_kernel(dtype: Dtype, out_dtype: Dtype, BLOCK: int) -> sk.JitFunc
 
 def column_sums(x: Any, *, out: Any = None) -> Any:
     """Return the sums of the columns of x, of two axes and a float dtype, added in float32. out: one axis, any float dtype."""
-    out = empty(x, (x.shape[-1],), dtype_of(x)) if out is None else out
+    out = empty(x, (x.shape[-1],), dtype_of(x)) if out is None else checked_out(out, apart=(x,))
     column_sums_kernel(dtype_of(x), dtype_of(out), COLUMNS)[sk.cdiv(x.shape[-1], COLUMNS)](x, out)
     return out

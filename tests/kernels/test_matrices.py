@@ -80,5 +80,5 @@ def test_transpositions(place, rows, columns, dtype):
 ])  # fmt: skip
 def test_what_other_blocks_still_read_is_not_written_over(write):
     x = np.ones((200, 200), np.float32)
-    with pytest.raises(ValueError, match="which other blocks still read: give another array"):
+    with pytest.raises(ValueError, match="other programs still read: give another array"):
         write(x)

@@ -102,7 +102,7 @@ IMAGES, FILTERS = np.zeros((1, 2, 5, 5), np.float32), np.zeros((3, 2, 3, 3), np.
     (lambda: kernels.conv2d(IMAGES, FILTERS, stride=0), "stride is 0: give an int from 1 on"),
     (lambda: kernels.conv2d(IMAGES, FILTERS, padding=(1, 2, 3)), "padding is"),
     (lambda: kernels.stencil(laplacian, IMAGES, edge="mirror"), "edge is 'mirror'"),
-    (lambda: kernels.stencil(laplacian, IMAGES, out=IMAGES), "which other blocks still read"),
+    (lambda: kernels.stencil(laplacian, IMAGES, out=IMAGES), "other programs still read"),
     (lambda: kernels.stencil(laplacian, IMAGES[0, 0, 0]), "an array of two axes or more"),
 ])  # fmt: skip
 def test_what_does_not_go_together_is_refused(call, text):

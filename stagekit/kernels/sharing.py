@@ -1,0 +1,93 @@
+"""Whether arrays share memory: what a program of a kernel writes, another one may still have to read.
+
+checked_out(x[:], x)           x[:]: each program writes what it alone has read
+checked_out(x[1:], x[:-1])     refused
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from stagekit.kernels.host import require
+
+
+class Memory(NamedTuple):
+    """Where the elements of an array lie. start: the address of the first; strides and itemsize in bytes."""
+
+    start: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+
+
+def checked_out(out: Any, *inputs: Any, apart: tuple[Any, ...] = ()) -> Any:
+    """Return `out`, an array to write. Refused: one that shares memory with an array that other programs may still read.
+
+    inputs: of which each program reads what it then writes: `out` may have the very same elements. apart: it may not, of these.
+    """
+    others = [each for each in inputs if each is not out]
+    if not others and not apart:
+        return out
+    written = memory_of(out)
+    is_shared = any(share_memory(written, memory_of(each), or_are_same=True) for each in others)
+    is_shared |= any(share_memory(written, memory_of(each)) for each in apart)
+    require(not is_shared, "out shares memory with an array that other programs still read: give another array")
+    return out
+
+
+def memory_of(array: Any) -> Memory | None:
+    """Return where an array of NumPy, CuPy, torch or stagekit lies; None for one that does not say it."""
+    if hasattr(array, "data_ptr"):  # torch, whose strides count elements
+        itemsize = array.element_size()
+        return Memory(array.data_ptr(), tuple(array.shape), tuple([s * itemsize for s in array.stride()]), itemsize)
+    interface = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None)
+    if interface is None:
+        return None
+    return Memory(interface["data"][0], interface["shape"], array.strides, array.itemsize)
+
+
+def share_memory(one: Memory | None, other: Memory | None, *, or_are_same: bool = False) -> bool:
+    """Return whether arrays share memory; also True for some that interleave without a common period.
+
+    or_are_same: False for arrays of the very same elements.
+    """
+    if one is None or other is None or (or_are_same and one == other):
+        return False
+    (first, end), (other_first, other_end) = _bounds(one), _bounds(other)
+    if end <= other_first or other_end <= first or 0 in (*one.shape, *other.shape):
+        return False
+    a, b = _plain(one), _plain(other)
+    if or_are_same and a == b:
+        return False
+    distance = other_first - first
+    return not any(_interleave(a, b, distance, period) for period in {*map(abs, (*a.strides, *b.strides))} - {0})
+
+
+def _bounds(memory: Memory) -> tuple[int, int]:
+    """Return the addresses of the first byte, and of the one past the last."""
+    first = last = memory.start
+    for size, stride in zip(memory.shape, memory.strides):
+        if stride > 0:
+            last += (size - 1) * stride
+        else:
+            first += (size - 1) * stride
+    return first, last + memory.itemsize
+
+
+def _plain(memory: Memory) -> Memory:
+    """Return the same with the stride 0 along axes of one element, where it means nothing."""
+    steps = tuple([stride if size > 1 else 0 for size, stride in zip(memory.shape, memory.strides)])
+    return memory._replace(strides=steps)
+
+
+def _interleave(a: Memory, b: Memory, distance: int, period: int) -> bool:
+    """Return whether both repeat with a period, in bytes, of which they use different parts."""
+    width, other_width = _width(a, period), _width(b, period)
+    offset = distance % period
+    return width <= offset and offset + other_width <= period
+
+
+def _width(memory: Memory, period: int) -> int:
+    """Return how many bytes lie between the first and the last that are used of each period, strides by whole ones apart."""
+    steps = zip(memory.shape, memory.strides)
+    return memory.itemsize + sum([(size - 1) * abs(stride) for size, stride in steps if stride % period])
