@@ -369,13 +369,16 @@ class Launchable(ABC):
     def report(self) -> CompileReport:
         """Return registers, spills, shared memory and instruction counts, from ptxas, and what the text of the kernel costs.
 
-        That are lines where a variable widened, barriers that the order of a block-level kernel's statements needs, and which
-        launches this entry is for, if the kernel has several.
+        That are lines where a variable widened, lines that compute in float64, barriers that the order of a block-level kernel's
+        statements needs, and which launches this entry is for, if the kernel has several.
         """
         from stagekit.backends.ptxas import report
 
         variant = self._shown()
-        return report(self.ptx, (*variant.traced.widened, *variant.traced.waits, *variant.launches_text()))
+        return report(
+            self.ptx,
+            (*variant.traced.widened, *variant.float64_text(), *variant.traced.waits, *variant.launches_text()),
+        )
 
 
 class ForwardingKernel(Launchable):

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from stagekit.artifact import Artifact
-from stagekit.diagnostics import shown
-from stagekit.dtypes import DType
+from stagekit.diagnostics import LIBRARY, shown
+from stagekit.dtypes import DType, float64
 from stagekit.forks import Once
 from stagekit.frontend.parameters import ArgType, StructureArg
 from stagekit.frontend.traced import Traced
 from stagekit.hostexpr import Evaluator, compile_expressions
+from stagekit.ir import Scalar, Vector, ops, walk
 from stagekit.jit import compilation
 from stagekit.jit.argtypes import leaves_of, slot_values
 from stagekit.jit.debugging import warn_of_breakpoints
@@ -118,6 +119,19 @@ class Variant:
             return [f"the quick entry, for launches where {fact.text}" for fact in facts]
         texts = [fact.text for fact in facts if fact.otherwise is self.entry]
         return [f"the {self.entry} entry, for launches where this is not known: {'; '.join(texts)}"]
+
+    def float64_text(self) -> list[str]:
+        """Return which lines compute in float64, in words, and which of them make it of integers, as few mean to."""
+        found: dict[int, bool] = {}
+        for op in walk(self.traced.function.body):
+            types = [value.type for value in (*op.operands(), *op.results)]
+            computes = isinstance(op, ops.Binary | ops.Unary | ops.IntrinsicOp) and not op.BODY_FIELDS
+            makes = isinstance(op, ops.Cast) and op.operand.type.dtype.is_integer
+            if (computes or makes) and any(isinstance(t, Scalar | Vector) and t.dtype is float64 for t in types):
+                line = next((loc.line for loc in op.loc.chain() if not loc.file.startswith(LIBRARY)), op.loc.line)
+                found[line] = found.get(line, False) or makes
+        texts = {True: "float64 arithmetic, of integers", False: "float64 arithmetic"}
+        return [f"line {line}: {texts[makes]}" for line, makes in sorted(found.items())]
 
     def member(self, kernel: Kernel) -> Member | None:
         """Return which entry of several a kernel of this variant is, for native launchers; None for the only one."""

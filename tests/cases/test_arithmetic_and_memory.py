@@ -255,3 +255,22 @@ def test_what_cannot_be_a_block_is_refused_by_name_and_value(block):  # P38
         summed[(1,)](np.zeros(4), np.zeros(5), 4, block)
     assert "BLOCK" in str(error.value)
     assert repr(block) in str(error.value)
+
+
+def test_the_report_names_the_lines_that_compute_in_float64():  # C4
+    @sk.jit
+    def kernel(out, A):
+        i = sk.cuda.thread_idx("x")
+        out[i] = A[i] * 0.5 + sk.float32(i) * 0.01
+        out[i] += i * 0.01
+        out[i] += sk.float64(A[i]) / 3
+
+    array = sk.Tensor((None,), sk.float32)
+    report = str(kernel.specialize(out=array, A=array).report())
+    first = kernel.function.__code__.co_firstlineno
+
+    lines = [line for line in report.splitlines() if "float64 arithmetic" in line]
+    assert lines == [
+        f"line {first + 4}: float64 arithmetic, of integers",
+        f"line {first + 5}: float64 arithmetic",
+    ]
