@@ -7,7 +7,7 @@
 Casts left: among bool, integers, f32 and f64; f16 from and to f32, f16 to f64; bf16 from and to f32. For all others both
 targets run the same integer code, so that results are the same bits and no compiler runtime library is called.
 On cuda, vectors of f16, and from compute capability 9.0 on of bf16, keep +, - and *: instructions do them that round once, as
-the way through f32 does. Vectors of f8 become f16 by an instruction from then on.
+the way through f32 does. Vectors of f8 become f16 by an instruction from then on, and f32 becomes f8.
 
 Relies on: intrinsics already expanded (they make such arithmetic). Keeps: meaning, bit for bit. Linear in the number of ops.
 Sources: `ir/semantics.py` for the meaning; for rounding twice safely, Boldo and Melquiond, "Emulation of FMA and correctly
@@ -21,10 +21,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stagekit import dtypes
-from stagekit.dtypes import ALL_DTYPES, DType, FloatFormat, bfloat16, float16, float32, float64, int32, uint16, uint32
+from stagekit.dtypes import (
+    ALL_DTYPES,
+    DType,
+    FloatFormat,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+    int32,
+    uint8,
+    uint16,
+    uint32,
+)
 from stagekit.intrinsics import expansions
 from stagekit.intrinsics.terms import Term
-from stagekit.ir import BinaryKind, Builder, Function, Op, Pointer, Type, UnaryKind, Value, Vector, walk
+from stagekit.ir import BinaryKind, Builder, Function, Op, Pointer, Scalar, Type, UnaryKind, Value, Vector, walk
 from stagekit.ir.ops import Binary, Cast, Compare, Unary
 from stagekit.ir.rewriter import Rule, rewrite
 from stagekit.passes import PassContext
@@ -105,6 +117,11 @@ def unpacks_float8(operand: Type, capability: int) -> bool:
     return capability >= 90 and isinstance(operand, Vector) and operand.dtype in _UNPACKED
 
 
+def packs_float8(target: Type, capability: int) -> bool:
+    """Return whether cuda converts float32 to `target` by an instruction. Source: PTX ISA, cvt."""
+    return capability >= 90 and isinstance(target, Scalar) and target.dtype in _UNPACKED
+
+
 def _binary(op: Binary, b: Builder, *, capability: int) -> Replacement:
     dtype = op.lhs.type.dtype
     if not dtype.is_float or _is_packed(op.kind, op.lhs.type, capability):
@@ -142,7 +159,29 @@ def _cast(op: Cast, b: Builder, *, capability: int) -> Replacement:
     if unpacks_float8(op.operand.type, capability):
         half = Term(b, op.operand).cast(float16)  # which holds all of its numbers
         return None if target is float16 else (_from_plain(half.cast(float32), target).value,)
-    return (_from_plain(_to_plain(Term(b, op.operand)), target).value,)
+    plain = _to_plain(Term(b, op.operand))
+    if packs_float8(op.result.type, capability):
+        return (_by_instruction(_to_odd_float32(plain), target),)
+    return (_from_plain(plain, target).value,)
+
+
+def _by_instruction(x: Term, target: DType) -> Value:
+    """Convert a float32 to float8. Source: PTX ISA, cvt.rn.satfinite.e4m3x2.f32, which converts two.
+
+    The instruction gives the largest number for what is too large, where the meaning is `overflow`.
+    """
+    text = f"cvt.rn.satfinite.{_PAIRS[target]}.f32 $0, $1, $1;"
+    (pair,) = x.builder.asm(text, "=h,f", (x.value,), (Scalar(uint16),), has_side_effects=False, host=None)
+    sign, is_beyond = (x.bits >> 24 & 0x80).cast(uint8), expansions.absolute(x) > _LARGEST[target]
+    code = (sign | target.layout.overflow).select_if(is_beyond, Term(x.builder, pair).cast(uint8))
+    return code.bitcast(target).value
+
+
+_PAIRS = {dtypes.float8_e4m3fn: "e4m3x2", dtypes.float8_e5m2: "e5m2x2"}
+_LARGEST = {  # what still rounds to the largest number: half a step beyond it, unless that goes to an even neighbour
+    dtypes.float8_e4m3fn: 464.0,
+    dtypes.float8_e5m2: 61439.99609375,
+}
 
 
 def _to_plain(x: Term) -> Term:
