@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import stagekit as sk
 from stagekit.kernels.host import Dtype, dtype_of, empty, factory, float_dtype_of, is_array, is_on_cpu, require, settled
@@ -11,7 +11,18 @@ from stagekit.kernels.sharing import checked_out
 
 MAX_OPERANDS = 4  # of an epilogue
 Kind = tuple[Dtype, int] | None  # of an operand: dtype and axes; None for a number
-Blocks = tuple[int, int, int, int]  # rows, columns and depth of what a program multiplies at once, and its threads
+GROUP = 8  # blocks of rows whose programs follow one another, so that those at work share columns of b in the cache
+
+
+class Blocks(NamedTuple):
+    """What a program multiplies at once, and its threads. stages: rounds that have memory; 1 where a round loads for the next."""
+
+    rows: int
+    columns: int
+    depth: int
+    threads: int
+    stages: int = 1
+
 
 # -- product --------------------------------------------------------------------------------------------------------------
 
@@ -25,6 +36,17 @@ def operand_of(x: Any, row: Any, column: Any, M: int, N: int) -> Any:
     return tile.to(sk.float32) if tile.dtype.is_float and tile.dtype.bits < 32 else tile
 
 
+@sk.inline
+def block_of() -> tuple[Any, Any]:
+    """Return which block of columns, and of rows, this program has: a few blocks of rows go through all columns together."""
+    down, across = sk.num_programs(0), sk.num_programs(1)
+    number = sk.program_id(1) * down + sk.program_id(0)
+    first = number // (GROUP * across) * GROUP
+    size = min(down - first, GROUP)
+    place = number - first * across
+    return place // size, first + place % size
+
+
 @factory
 def matmul_kernel(
     dtype: Dtype,
@@ -32,15 +54,17 @@ def matmul_kernel(
     strides: tuple[tuple[int | None, int | None], ...],
     epilogue: Callable[..., Any] | None,
     kinds: tuple[Kind, ...],
-    BLOCKS: Blocks,
+    BLOCKS: tuple[int, ...],
+    precision: str = "ieee",
 ) -> sk.JitFunction:
     """Return the kernel `k[blocks of rows, blocks of columns](a, b, out, *operands)`.
 
-    strides: of a and of b, 1 for the axis along which elements lie side by side. epilogue: of the block of the product in
-    float32, and of the operands, whose dtypes and axes are `kinds`.
+    strides: of a and of b, 1 for the axis along which elements lie side by side. epilogue: of the block of the product in the
+    dtype of its sums, and of the operands, whose dtypes and axes are `kinds`.
     """
     m, n, k = sk.dynamic("m"), sk.dynamic("n"), sk.dynamic("k")
-    M, N, K, threads = BLOCKS
+    M, N, K, threads, stages = Blocks(*BLOCKS)
+    sums = _SUMS.get(dtype, sk.float32)
     A = Annotated[sk.Array, sk.Tensor((m, k), dtype, strides[0])]
     B = Annotated[sk.Array, sk.Tensor((k, n), dtype, strides[1])]
     Out = Annotated[sk.Array, sk.Tensor((m, n), out_dtype, (None, 1))]
@@ -55,13 +79,22 @@ def matmul_kernel(
 
     @sk.jit(threads=threads)
     def matmul(a: A, b: B, out: Out, c: C = None, d: D = None, e: E = None, f: F = None) -> None:
-        row, column = sk.program_id(0) * M, sk.program_id(1) * N
-        total = sk.zeros((M, N), sk.float32)
-        x, y = sk.load(a.tile((row, 0), (M, K))), sk.load(b.tile((0, column), (K, N)))
-        for start in range(K, k + K, K):
-            later = sk.load(a.tile((row, start), (M, K))), sk.load(b.tile((start, column), (K, N)))
-            total = sk.dot(x, y, total)
-            x, y = later
+        across, down = block_of()
+        row, column = down * M, across * N
+
+        def parts(start: Any) -> Any:
+            return a.tile((row, start), (M, K)), b.tile((start, column), (K, N))
+
+        total = sk.zeros((M, N), sums)
+        if stages > 1:
+            for x, y in sk.staged(range(0, k, K), parts, stages=stages):
+                total = sk.dot(x, y, total, precision=precision)
+        else:
+            x, y = [sk.load(part) for part in parts(0)]
+            for start in range(K, k + K, K):
+                later = [sk.load(part) for part in parts(start)]
+                total = sk.dot(x, y, total, precision=precision)
+                x, y = later
         if epilogue is not None:
             total = epilogue(total, *[operand_of(each, row, column, M, N) for each in (c, d, e, f)[: len(kinds)]])
         sk.store(out.tile((row, column), (M, N)), total)
@@ -69,14 +102,25 @@ def matmul_kernel(
     return matmul
 
 
-def matmul(a: Any, b: Any, *operands: Any, epilogue: Callable[..., Any] | None = None, out: Any = None) -> Any:
+def matmul(
+    a: Any,
+    b: Any,
+    *operands: Any,
+    epilogue: Callable[..., Any] | None = None,
+    out: Any = None,
+    precision: str = "ieee",
+) -> Any:
     """Return epilogue(a @ b, *operands), element by element, of matrices a (m, k) and b (k, n) of one dtype.
 
-    a, b: float32, float16 or bfloat16, either of them also as the transposition of such a matrix. Products and sums are in
-    float32, and rounded once, behind the epilogue. operands: at most 4: arrays of shape (m, n), of shape (n,), numbers. epilogue:
-    a function of tiles, as `lambda x, bias: sk.maximum(x + bias, 0)`. out: any float dtype; left out, that of a.
+    a, b: float32, float16, bfloat16, int8 or uint8, either of them also as the transposition of such a matrix. Products and sums
+    are in float32, int32 or uint32, and rounded once, behind the epilogue. operands: at most 4: arrays of shape (m, n), of shape
+    (n,), numbers. epilogue: a function of tiles, as `lambda x, bias: sk.maximum(x + bias, 0)`. out: any dtype; left out, that of
+    a, or of the sums of integers. precision: of float32 on a GPU, as in `sk.dot`: "ieee", "tf32" or "tf32x3".
     """
-    dtype = float_dtype_of(a)
+    dtype = dtype_of(a)
+    sums = _SUMS.get(dtype)
+    if sums is None:
+        dtype = float_dtype_of(a)
     require(
         len(a.shape) == len(b.shape) == 2, f"a has shape {tuple(a.shape)} and b {tuple(b.shape)}: give two matrices"
     )
@@ -84,14 +128,20 @@ def matmul(a: Any, b: Any, *operands: Any, epilogue: Callable[..., Any] | None =
     require(epilogue is not None or not operands, "operands are for an epilogue, and there is none")
     rows, columns = a.shape[0], b.shape[1]
     out = (
-        empty(a, (rows, columns), dtype) if out is None else checked_out(out, *filter(is_array, operands), apart=(a, b))
+        empty(a, (rows, columns), sums or dtype)
+        if out is None
+        else checked_out(out, *filter(is_array, operands), apart=(a, b))
     )
     kinds = tuple([(dtype_of(x), len(x.shape)) if is_array(x) else None for x in operands])
-    blocks = _blocks_for(rows, columns, on_cpu=is_on_cpu(a))
+    blocks = CPU_BLOCKS if is_on_cpu(a) else blocks_for(dtype, precision, rows, columns)
     finish = None if epilogue is None else settled(epilogue)
-    kernel = matmul_kernel(dtype, dtype_of(out), (_strides(a), _strides(b)), finish, kinds, blocks)
-    kernel[sk.cdiv(rows, blocks[0]), sk.cdiv(columns, blocks[1])](a, b, out, *operands)
+    kernel = matmul_kernel(dtype, dtype_of(out), (_strides(a), _strides(b)), finish, kinds, blocks, precision)
+    kernel[sk.cdiv(rows, blocks.rows), sk.cdiv(columns, blocks.columns)](a, b, out, *operands)
     return out
+
+
+_SUMS: dict[Dtype, Dtype] = {sk.int8: sk.int32, sk.uint8: sk.uint32}
+"""The dtype of sums of integers."""
 
 
 def _strides(matrix: Any) -> tuple[int | None, int | None]:
@@ -107,13 +157,24 @@ def _is_by_rows(matrix: Any) -> bool:
     return bool(matrix.strides[1] == matrix.itemsize or matrix.strides[0] != matrix.itemsize)
 
 
-def _blocks_for(rows: int, columns: int, *, on_cpu: bool) -> Blocks:
-    """Return what a program multiplies at once. On an H200 float32 had 43 TFLOP/s of 4096 by 4096 by 4096 with blocks of 64 by
-    64, and 40 with blocks of 128 by 128; of 1024 by 1024 by 1024 33 and 20.
-    """
-    if on_cpu:
-        return 16, 32, 32, 32
-    return (64, 64, 16, 64) if min(rows, columns) > 32 else (32, 32, 16, 64)
+CPU_BLOCKS = Blocks(16, 32, 32, 32)
+
+BLOCKS = {
+    "bytes": [Blocks(128, 128, 64, 128, 3), Blocks(64, 64, 64, 128, 3)],
+    "halves": [Blocks(128, 128, 32, 128, 4), Blocks(64, 64, 64, 128, 3)],
+    "words": [Blocks(128, 128, 32, 256, 3), Blocks(64, 64, 32, 128, 3)],
+    "by threads": [Blocks(64, 64, 16, 64), Blocks(32, 32, 16, 64)],
+}
+"""By what tensor cores multiply, or that they do not, from large blocks to small ones."""
+
+_FEW = 128  # blocks, about as many as a GPU has multiprocessors: with fewer, smaller ones are quicker
+
+
+def blocks_for(dtype: Dtype, precision: str, rows: int, columns: int) -> Blocks:
+    """Return what a program multiplies at once: the largest blocks of which there are enough."""
+    kind = {1: "bytes", 2: "halves"}.get(dtype.itemsize, "by threads" if precision == "ieee" else "words")
+    found = [each for each in BLOCKS[kind] if sk.cdiv(rows, each.rows) * sk.cdiv(columns, each.columns) >= _FEW]
+    return found[0] if found else BLOCKS[kind][-1]
 
 
 # -- transposition ----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit import kernels
+from stagekit.kernels import matrices
 from tests.kernels.rows import DTYPES, EPS, each_place, run
 
 
@@ -47,21 +48,66 @@ def test_products_with_an_epilogue(place, data):
         assert (error <= np.abs(expected) * EPS[found.dtype] + size * 2.0**-18).all()
 
 
-BLOCKS = [(128, 128, 16, 256), (64, 64, 16, 64), (32, 32, 16, 64), (16, 32, 32, 32)]
+KINDS = {"bytes": np.int8, "halves": np.float16, "words": np.float32, "by threads": np.float32}
+CASES = [(kind, blocks) for kind, every in matrices.BLOCKS.items() for blocks in every]
 
 
-@pytest.mark.parametrize("blocks", BLOCKS, ids=str)
-def test_every_block_is_right_as_a_gpu_runs_it(blocks):
-    kernel = kernels.matmul_kernel(sk.float32, sk.float32, ((None, 1), (1, None)), None, (), blocks)
-    m, n, k = blocks[0] + 3, blocks[1] - 5, 2 * blocks[2] + 1
+@pytest.mark.parametrize("extra", [0, 1])
+@pytest.mark.parametrize(("kind", "blocks"), [*CASES, ("by threads", matrices.CPU_BLOCKS)], ids=str)
+def test_every_block_is_right_as_a_gpu_runs_it(kind, blocks, extra):
+    """With rows of a whole number of vectors, which are read ahead, and without."""
+    dtype, how = KINDS[kind], "tf32" if kind == "words" else "ieee"
+    kernel = kernels.matmul_kernel(
+        sk.dtypes.dtype_from_numpy(np.dtype(dtype)), sk.float32, ((None, 1), (1, None)), None, (), blocks, how
+    )
+    m, n, k = blocks.rows + 3, blocks.columns - 5, 2 * blocks.depth + 16 + extra
     rng = np.random.default_rng(0)
-    a, b = rng.integers(-4, 5, (m, k)).astype(np.float32), rng.integers(-4, 5, (n, k)).astype(np.float32).T
+    a, b = rng.integers(-4, 5, (m, k)).astype(dtype), rng.integers(-4, 5, (n, k)).astype(dtype).T
     out = np.zeros((m, n), np.float32)
 
     with sk.sanitize():
         kernel[2, 1](a, b, out)
 
-    np.testing.assert_array_equal(out, a @ b)
+    np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
+
+
+@pytest.mark.parametrize(("down", "across"), [(1, 1), (3, 5), (8, 2), (19, 4)])
+def test_programs_of_a_group_go_through_all_columns(down, across):
+    @sk.jit(threads=32)
+    def places(out):
+        x, y = matrices.block_of()
+        sk.atomic_add(out.ptr_to(y, x), 1 + sk.program_id(1) * down + sk.program_id(0))
+
+    out = np.zeros((down, across), np.int64)
+    places[down, across](out)
+
+    assert sorted(out.reshape(-1)) == [*range(1, down * across + 1)]
+    first = out[: min(down, matrices.GROUP)]
+    assert sorted(first.reshape(-1)) == [*range(1, first.size + 1)]
+
+
+@each_place
+@pytest.mark.parametrize(("dtype", "sums"), [(np.int8, np.int32), (np.uint8, np.uint32)])
+def test_products_of_bytes_are_sums_of_integers(place, dtype, sums):
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(0, 99, (70, 100)).astype(dtype), rng.integers(0, 99, (100, 48)).astype(dtype)
+
+    found = run(place, kernels.matmul, a, b)
+
+    assert found.dtype == sums
+    np.testing.assert_array_equal(found, a.astype(sums) @ b.astype(sums))
+
+
+@pytest.mark.parametrize("size", [1, 64, 1024, 4096])
+@pytest.mark.parametrize(
+    ("dtype", "how"), [(sk.int8, "ieee"), (sk.bfloat16, "ieee"), (sk.float32, "tf32"), (sk.float32, "ieee")]
+)
+def test_blocks_are_large_where_there_are_many(dtype, how, size):
+    found = matrices.blocks_for(dtype, how, size, size)
+    kind = {1: "bytes", 2: "halves"}.get(dtype.itemsize, "words" if how == "tf32" else "by threads")
+
+    assert size < 4096 or found is matrices.BLOCKS[kind][0]
+    assert size > 64 or (found.rows, found.columns) <= (64, 64)
 
 
 @each_place
