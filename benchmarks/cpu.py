@@ -113,7 +113,7 @@ def softmax(x: MATRIX, y: MATRIX, BLOCK: sk.constexpr):
         e = sk.exp(x[row, i] - high)
         y[row, i] = e
         total += e
-    total = sk.block_reduce(total, lambda a, b: a + b, 0.0, BLOCK)
+    total = sk.block_reduce(total, lambda a, b: a + b, 0.0, BLOCK, commutative=True)
     for i in range(tid, x.shape[1], BLOCK):
         y[row, i] = y[row, i] / total
 

@@ -52,3 +52,14 @@ def test_ptxas_accepts_every_kernel_and_spills_nothing(
             resources = ptxas.assemble(code.ptx).resources
             spilled = (resources.spill_store_bytes, resources.spill_load_bytes, resources.stack_bytes)
             assert spilled == (0, 0, 0), f"{fn.name} for {capability}: {resources}"
+
+
+def test_ptxas_accepts_the_gallery_and_spills_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For one GPU. A stack is what the ray caster asks for."""
+    found = kernels_of("gallery/__main__.py", tmp_path, monkeypatch)
+
+    assert found
+    for variant in found:
+        resources = ptxas.assemble(nvptx.compile(compilation.lower_for(variant.traced, "cuda", 90), 90).ptx).resources
+        assert (resources.spill_store_bytes, resources.spill_load_bytes) == (0, 0), f"{variant.traced}: {resources}"
+        assert not resources.stack_bytes or variant.traced.function.name == "cast"
