@@ -68,6 +68,8 @@ class Param(NamedTuple):
 class Native(Enum):
     """What only the target itself can do; each backend has one table row per member that it supports."""
 
+    __hash__ = object.__hash__  # `Enum` hashes the name anew each time
+
     THREAD_IDX = "thread_idx"  # params: axis
     BLOCK_IDX = "block_idx"
     BLOCK_DIM = "block_dim"

@@ -46,7 +46,7 @@ _SOURCE_CODE: dict[Native, str] = {
 
 
 def emit_shuffle(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
-    mask, value, argument = (warp[a] for a in op.args)
+    mask, value, argument = map(warp.__getitem__, op.args)
     if isinstance(value, Uniform):
         warp[op.result] = value  # whatever lane it comes from
         return
@@ -71,9 +71,9 @@ def _participants(warp: Warp, mask: Form) -> Mask | None:
 
 def _known_shuffle(warp: Warp, value: Form, sources: tuple[int, ...], takes_part: Mask | None) -> Form:
     if takes_part is not None and takes_part.lanes is not None:
-        sources = tuple(s if takes_part.lanes >> s & 1 else lane for lane, s in enumerate(sources))
+        sources = tuple([s if takes_part.lanes >> s & 1 else lane for lane, s in enumerate(sources)])
         takes_part = None
-    places = f"<{LANES} x i32> <{', '.join(f'i32 {source}' for source in sources)}>"
+    places = f"<{LANES} x i32> {constant_vector('i32', sources)}"
     own = full_vector(warp, U32, value)
     moved = warp.w.emit(f"shufflevector {_WORDS} {own}, {_WORDS} poison, {places}")
     if takes_part is None:
@@ -87,7 +87,8 @@ def _sources_of(native: Native, argument: int, width: int) -> tuple[int, ...]:
     """Return the lane from which each lane takes its value."""
     if native is Native.SHUFFLE_IDX:
         return tuple([lane & -width | argument % width for lane in range(LANES)])
-    sources = [_SOURCES[native](lane, argument) for lane in range(LANES)]
+    rule = _SOURCES[native]
+    sources = [rule(lane, argument) for lane in range(LANES)]
     return tuple([source if source & -width == lane & -width else lane for lane, source in enumerate(sources)])
 
 

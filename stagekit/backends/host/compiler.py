@@ -104,7 +104,8 @@ def compile_for(
     machine = shared_machine(processor, level)
     module = optimize.parse(text, llvm.create_context())  # the global one would keep what each compile leaves in it
     if level:
-        optimize.run(module, machine, optimize.VECTORS)
+        has_local = [op for op in walk(fn.body) if isinstance(op, ops.Alloc) and op.space is Space.LOCAL]
+        optimize.run(module, machine, optimize.LOCAL_VECTORS if has_local else optimize.VECTORS)
     code = bytes(machine.emit_object(module))
     check_symbols(code, entry)
     return HostCode(code, entry, shared_bytes, scratch_bytes, text)
@@ -117,6 +118,8 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
     shared, shared_bytes = place_shared(fn, block)
     layouts: list[BumpAllocator] = []  # one per version of the block
     numbers = {op: number for number, op in enumerate(walk(fn.body), 1)}
+    used = frozenset([value for op in walk(fn.body) for value in op.operands()])
+    retypes_local = any(map(_retypes_local, [op for op in walk(fn.body) if isinstance(op, ops.Bitcast)]))
 
     def write_block(frame: BlockFrame) -> None:
         layout = BumpAllocator(shared_bytes)
@@ -130,8 +133,8 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
             frame.grid,
             EMITTERS,
             fork,
-            frozenset(value for op in walk(fn.body) for value in op.operands()),
-            any(map(_retypes_local, walk(fn.body))),
+            used,
+            retypes_local,
             numbers,
             block_values=dict(frame.params),
             decided=frame.decided,

@@ -11,11 +11,13 @@ Only where neither side wraps: then the difference of the bases, saturated, deci
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from stagekit import dtypes
 from stagekit.backends.host.forms import (
     ALL_LANES,
+    CACHED_LANES,
     LANES,
     Form,
     Mask,
@@ -38,7 +40,7 @@ from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import Lanes
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, CompareKind, Pointer, Scalar, intervals, ops
+from stagekit.ir import BinaryKind, CompareKind, Pointer, Scalar, Type, intervals, ops
 from stagekit.ir.intervals import Interval
 from stagekit.ir.ops import BELOW
 
@@ -78,10 +80,8 @@ def difference(w: Writer, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
 def against(w: Writer, kind: CompareKind, offsets: Steps, threshold: Uniform) -> Uniform | Mask:
     """Return `offset kind threshold` in each lane, for offsets that `are_small`."""
     low, high = min(offsets), max(offsets)
-    answers = [intervals.compare(kind, Interval.exactly(offset), known(threshold)) for offset in offsets]
-    if None not in answers:
-        mask = constant_mask(sum(bool(answer) << lane for lane, answer in enumerate(answers)))
-        return truth(bool(mask.lanes)) if mask.lanes in (0, ALL_LANES) else mask
+    if (lanes := _known_lanes(kind, offsets, known(threshold))) is not None:
+        return truth(bool(lanes)) if lanes in (0, ALL_LANES) else constant_mask(lanes)
     clamped = w.call("i64", "llvm.smax.i64", [("i64", threshold.text), ("i64", str(low - 1))])
     clamped = w.call("i64", "llvm.smin.i64", [("i64", clamped), ("i64", str(high + 1))])
     limit = splat(w, "i32", w.emit(f"trunc i64 {clamped} to i32"))
@@ -91,6 +91,18 @@ def against(w: Writer, kind: CompareKind, offsets: Steps, threshold: Uniform) ->
     first, last = (low, high) if kind in BELOW else (high, low)  # the offsets that decide "any" and "all"
     any_of, all_of = (arith.compare(w, kind, dtypes.int64, None, str(each), threshold.text) for each in (first, last))
     return Mask(text, any_of, all_of)
+
+
+@functools.lru_cache(CACHED_LANES)
+def _known_lanes(kind: CompareKind, offsets: Steps, threshold: Interval) -> int | None:
+    """Return in which lanes `offset kind threshold` holds, as bits; None where that is not known now."""
+    lanes = 0
+    for lane, offset in enumerate(offsets):
+        answer = intervals.compare(kind, Interval.exactly(offset), threshold)
+        if answer is None:
+            return None
+        lanes |= answer << lane
+    return lanes
 
 
 def emit_constant(warp: Warp, op: ops.Constant) -> None:
@@ -214,13 +226,13 @@ def _cast(warp: Warp, source: DType, target: DType, a: Form) -> Form:
 
 
 def emit_bitcast(warp: Warp, op: ops.Bitcast) -> None:
-    source, target, a = op.operand.type, op.result.type, warp[op.operand]
-    if isinstance(source, Pointer) and isinstance(target, Pointer):
-        warp[op.result] = retyped(warp, source, target, a)
-    elif isinstance(source, Pointer):
-        warp[op.result] = address_as_integer(warp, source, a)
-    elif source.dtype.is_integer and target.dtype.is_integer:
-        warp[op.result] = integer_cast(warp, source.dtype, target.dtype, a)  # of equal width: the same bits
-    else:
-        write: Write = lambda lanes, texts: arith.bitcast(warp.w, source, target, lanes, *texts)  # noqa: E731
-        warp[op.result] = elementwise(warp, [(source, a)], target, write)
+    warp[op.result] = _bitcast(warp, op.operand.type, op.result.type, warp[op.operand])
+
+
+def _bitcast(warp: Warp, source: Type, target: Type, a: Form) -> Form:
+    if isinstance(source, Pointer):
+        return retyped(warp, source, target, a) if isinstance(target, Pointer) else address_as_integer(warp, source, a)
+    if source.dtype.is_integer and target.dtype.is_integer:
+        return integer_cast(warp, source.dtype, target.dtype, a)  # of equal width: the same bits
+    write: Write = lambda lanes, texts: arith.bitcast(warp.w, source, target, lanes, *texts)  # noqa: E731
+    return elementwise(warp, [(source, a)], target, write)

@@ -120,7 +120,7 @@ class EntryWriter:
 
         def run(x: str) -> str:
             index = (x, row.y, row.z)
-            if sum(1 for _ in walk(self._fn.body)) > BIG_BLOCK_OPS:
+            if len(walk(self._fn.body)) > BIG_BLOCK_OPS:
                 self._call_block(index, decided)
             else:
                 place = tuple(map(_block_index, index))

@@ -15,6 +15,8 @@ lane that is off holds any value at all. `vectors` makes vectors of the other fo
 
 from __future__ import annotations
 
+import functools
+
 from stagekit import dtypes
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.writer import Writer
@@ -28,6 +30,7 @@ LANES = WARP
 ALL_LANES = (1 << LANES) - 1
 
 Steps = tuple[int, ...]  # one number per lane
+CACHED_LANES = 1024  # results that are one number per lane, or made of such: few different ones occur
 
 
 @frozen()
@@ -39,7 +42,8 @@ class Uniform:
 
     @property
     def constant(self) -> int | None:
-        return self.interval.constant if self.interval else None
+        held = self.interval
+        return held.lo if held is not None and held.lo == held.hi else None
 
 
 @frozen()
@@ -65,7 +69,7 @@ class Linear:
     def constants(self) -> Steps | None:
         """The value in each lane, if all are known now."""
         base = self.base.constant
-        return None if base is None or self.scaled else tuple(base + o for o in self.offsets)
+        return None if base is None or self.scaled else tuple([base + offset for offset in self.offsets])
 
 
 @frozen()
@@ -138,6 +142,7 @@ class Gep:
 Form = Uniform | Linear | Varying | Mask | Gep
 
 
+@functools.cache
 def unknown(dtype: DType) -> Interval | None:
     """Return the interval of a form of which only the dtype is known."""
     return Interval.of(dtype) if dtype.is_integer else None
@@ -157,14 +162,18 @@ def scalar_text(form: Form) -> str:
     return form.text
 
 
+@functools.lru_cache(CACHED_LANES)
 def number(value: int) -> Uniform:
     """Return a known integer."""
     return Uniform(str(value), Interval.exactly(value))
 
 
+TRUE, FALSE = Uniform("true"), Uniform("false")
+
+
 def truth(holds: bool) -> Uniform:
     """Return a known bool."""
-    return Uniform("true" if holds else "false")
+    return TRUE if holds else FALSE
 
 
 def known_truth(form: Form) -> bool | None:
@@ -172,11 +181,12 @@ def known_truth(form: Form) -> bool | None:
     return {"true": True, "false": False}.get(form.text) if isinstance(form, Uniform) else None
 
 
-ZERO, TRUE = number(0), truth(True)
+ZERO = number(0)
 
 
+@functools.lru_cache(CACHED_LANES)
 def constant_mask(lanes: int) -> Mask:
     """Return the mask of these lanes, given as bits."""
-    bits = ", ".join(f"i1 {truth(bool(lanes >> lane & 1)).text}" for lane in range(LANES))
+    bits = ", ".join([f"i1 {'true' if lanes >> lane & 1 else 'false'}" for lane in range(LANES)])
     text = "splat (i1 true)" if lanes == ALL_LANES else f"<{bits}>"
     return Mask(text, truth(lanes != 0).text, truth(lanes == ALL_LANES).text, lanes)

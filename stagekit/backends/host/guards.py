@@ -65,8 +65,8 @@ class RowSpan:
 
 def decide(w: Writer, fn: Function, params: Mapping[Value, Form], span: RowSpan) -> Decided | None:
     """What can be asked for a whole row, and the code that asks; None if that is nothing."""
-    size = sum(1 for _ in walk(fn.body))
-    is_straight = not any(isinstance(op, ops.For | ops.While) for op in walk(fn.body))
+    size = len(walk(fn.body))
+    is_straight = not [op for op in walk(fn.body) if isinstance(op, ops.For | ops.While)]
     if size > (MAX_STRAIGHT_OPS if is_straight else MAX_CLAMPED_OPS):
         return None
     ranges = _Ranges(w, fn, params, span)

@@ -10,9 +10,10 @@ exact modulo 2**bits. Division does not commute with a wrap, so it looks at the 
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterable
 
-from stagekit.backends.host.forms import LANES, Linear, Steps, Uniform, known, number
+from stagekit.backends.host.forms import CACHED_LANES, LANES, Linear, Steps, Uniform, known, number
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
@@ -20,7 +21,6 @@ from stagekit.ir import BinaryKind, intervals
 from stagekit.passes import identities
 
 Regular = Uniform | Linear
-CACHED_SUMS = 1024  # of steps: few different ones occur
 
 
 def scalar(w: Writer, kind: BinaryKind, dtype: DType, a: Uniform, b: Uniform) -> Uniform:
@@ -51,22 +51,29 @@ def made(w: Writer, dtype: DType, base: Uniform, offsets: Steps, scaled: Iterabl
         return scalar(w, BinaryKind.ADD, dtype, base, number(dtype.wrap(offsets[0])))
     if base.constant is not None and not terms:
         # Known lanes are reduced now, so that their interval is exact.
-        return Linear(number(0), tuple(dtype.wrap(base.constant + o) for o in offsets))
+        return Linear(number(0), wrapped(dtype, offsets, base.constant))
     return Linear(base, offsets, tuple(terms))
 
 
 def _is_level(steps: Steps) -> bool:
-    return all(step == steps[0] for step in steps)
+    return steps.count(steps[0]) == len(steps)
 
 
-@functools.lru_cache(CACHED_SUMS)
+@functools.lru_cache(CACHED_LANES)
 def plus(a: Steps, b: Steps) -> Steps:
-    return tuple(x + y for x, y in zip(a, b, strict=True))
+    return tuple(map(operator.add, a, b))
 
 
-@functools.lru_cache(CACHED_SUMS)
+@functools.lru_cache(CACHED_LANES)
 def times(a: Steps, factor: int) -> Steps:
-    return tuple(x * factor for x in a)
+    return tuple([x * factor for x in a])
+
+
+@functools.lru_cache(CACHED_LANES)
+def wrapped(dtype: DType, steps: Steps, added: int = 0) -> Steps:
+    """Return what an integer dtype keeps of each number, after adding one to all."""
+    low, size = dtype.min, 1 << dtype.bits
+    return tuple([(step + added - low) % size + low for step in steps])
 
 
 NO_STEPS: Steps = (0,) * LANES
@@ -114,7 +121,7 @@ def _floor_divide(w: Writer, dtype: DType, a: Regular, b: Regular) -> Regular | 
     base, offsets, _ = parts(a)
     quotient = scalar(w, BinaryKind.FLOORDIV, dtype, base, number(divisor))
     if known(base).multiple % divisor == 0:
-        return made(w, dtype, quotient, tuple(o // divisor for o in offsets), ())
+        return made(w, dtype, quotient, tuple([o // divisor for o in offsets]), ())
     return quotient if _stays_within(base, offsets, divisor) else None
 
 
@@ -124,7 +131,7 @@ def _modulo(w: Writer, dtype: DType, a: Regular, b: Regular) -> Regular | None:
         return None
     base, offsets, _ = parts(a)
     if known(base).multiple % divisor == 0:
-        return made(w, dtype, number(0), tuple(o % divisor for o in offsets), ())
+        return made(w, dtype, number(0), tuple([o % divisor for o in offsets]), ())
     if not _stays_within(base, offsets, divisor):
         return None
     return made(w, dtype, scalar(w, BinaryKind.MOD, dtype, base, number(divisor)), offsets, ())

@@ -32,7 +32,7 @@ from stagekit.backends.host.joins import select
 from stagekit.backends.host.lanes import PerLane, for_each_lane
 from stagekit.backends.host.pointers import address_of, at, element_pointer, full_vector, lane_elements, local_element
 from stagekit.backends.host.stretches import Stretch, pattern_of, runs_of, stretches_of
-from stagekit.backends.host.vectors import as_mask, as_vector, mask_and, splat
+from stagekit.backends.host.vectors import as_mask, as_vector, constant_vector, mask_and, splat
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.blocks import when
 from stagekit.backends.llvm.tables import define_table
@@ -176,7 +176,7 @@ def _load_stretch(warp: Warp, dtype: DType, stretch: Stretch, pointer: str, on: 
             bits = dtypes.int32.wrap(sum(1 << lane for lane in stretch.lanes))
             used = w.emit(f"icmp ne i32 {w.emit(f'and i32 {on.word(w)}, {bits}')}, 0")
         text = w.emit(f"load {element}, ptr {_safe_pointer(warp, pointer, used)}, align {dtype.itemsize}")
-        places = tuple(None if place is None else lane for lane, place in enumerate(stretch.places))
+        places = tuple([None if place is None else lane for lane, place in enumerate(stretch.places)])
         return _LoadedVector(splat(w, element, text), LANES, places)
     mask = None if on is None else _slice(w, "i1", on.text, stretch)
     text = _load_vector(w, element, stretch.count, pointer, dtype.itemsize, mask, "zeroinitializer")
@@ -202,11 +202,9 @@ def _shuffled(w: Writer, element: str, a: _LoadedVector, b: _LoadedVector | None
     held = vector_of(element, a.count)
     others = (None,) * LANES if b is None else b.places
     picks = [q + a.count if p is None and q is not None else p for p, q in zip(a.places, others, strict=True)]
-    text = w.emit(
-        f"shufflevector {held} {a.text}, {held} {b.text if b else 'poison'}, "
-        f"<{LANES} x i32> <{', '.join(f'i32 {pick or 0}' for pick in picks)}>"
-    )
-    return _LoadedVector(text, LANES, tuple(None if pick is None else lane for lane, pick in enumerate(picks)))
+    places = constant_vector("i32", tuple([pick or 0 for pick in picks]))
+    text = w.emit(f"shufflevector {held} {a.text}, {held} {b.text if b else 'poison'}, <{LANES} x i32> {places}")
+    return _LoadedVector(text, LANES, tuple([None if pick is None else lane for lane, pick in enumerate(picks)]))
 
 
 def _scalar_load(warp: Warp, dtype: DType, pointer: str) -> Uniform:
@@ -252,8 +250,8 @@ def _slice(w: Writer, element: str, text: str, run: Stretch) -> str:
     if run.count == LANES:
         return text
     held = vector_of(element, LANES)
-    places = ", ".join(f"i32 {lane}" for lane in run.lanes)
-    return w.emit(f"shufflevector {held} {text}, {held} poison, <{run.count} x i32> <{places}>")
+    places = constant_vector("i32", tuple(run.lanes))
+    return w.emit(f"shufflevector {held} {text}, {held} poison, <{run.count} x i32> {places}")
 
 
 def _lane_pointers(warp: Warp, dtype: DType, address: Gep) -> str:

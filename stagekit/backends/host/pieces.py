@@ -69,15 +69,15 @@ class _Analysis:
             happened |= self.op(op, is_outside=is_outside)
             if op in self._barriers:
                 self._may_read = is_outside
-            elif has_effect(op, Effect.WRITE):
+            elif self._may_read and has_effect(op, Effect.WRITE):
                 self._may_read = False
         return happened
 
     def op(self, op: Op, *, is_outside: bool) -> bool:
         may_read = self._may_read
-        happened = bool(op.bodies()) and self.bodies(op)
+        happened = bool(op.BODY_FIELDS) and self.bodies(op)
         self._may_read = may_read
-        happened = happened or self.is_per_thread(op, is_outside) or any(v in self.varying for v in op.operands())
+        happened = happened or self.is_per_thread(op, is_outside) or not self.varying.isdisjoint(op.operands())
         if happened and op not in self._barriers:
             self.mark(op.results)
         return happened
@@ -175,7 +175,7 @@ class Plan:
 
 def plan(fn: Function, block: tuple[int, int, int]) -> Plan:
     """Cut `fn` into pieces for a block of this shape, of more than one warp."""
-    barriers = frozenset(op for op in walk(fn.body) if has_effect(op, Effect.SYNC))
+    barriers = frozenset([op for op in walk(fn.body) if (op.effects or op.BODY_FIELDS) and has_effect(op, Effect.SYNC)])
     planner = _Planner(varying_values(fn, block, barriers), barriers)
     planner.plan.region = planner.region(fn.body, ())
     planner.connect()
@@ -312,6 +312,6 @@ def _free_values(piece: Piece) -> list[Value]:
     """Return the values that `piece` reads and does not define, each once."""
     ops_ = walk(Block((), tuple(piece.ops)))
     read = dict.fromkeys([v for op in ops_ for v in op.operands()] + [v for v, _ in piece.copies])
-    params = (param for op in ops_ for body in op.bodies() for param in body.params)
-    defined = {*params, *(result for op in ops_ for result in op.results)}
+    params = [param for op in ops_ if op.BODY_FIELDS for body in op.bodies() for param in body.params]
+    defined = {*params, *[result for op in ops_ for result in op.results]}
     return [value for value in read if value not in defined]

@@ -142,6 +142,8 @@ def local_element(warp: Warp, type_: Pointer, address: Gep) -> Gep:
 
 def full_vector(warp: Warp, type_: Type, form: Form) -> str:
     """Return the text of `<32 x T>` for a value of any type."""
+    if isinstance(form, Varying) and not form.is_narrow:
+        return form.text
     if isinstance(type_, Pointer):
         return vector_pointers(warp, type_, address_of(form))
     return scalar_vector(warp.w, type_.dtype, form)
@@ -166,7 +168,7 @@ def elementwise(
     warp: Warp, args: Sequence[tuple[Type, Form]], result: Type, write: Callable[[Lanes, list[str]], str]
 ) -> Form:
     """Return what `write` makes of the texts of `args`: of scalars where each is the same in all lanes, else of vectors."""
-    lanes = None if all(isinstance(form, Uniform) for _, form in args) else LANES
+    lanes = None if {type(form) for _, form in args} <= {Uniform} else LANES
     texts = [scalar_text(form) if lanes is None else full_vector(warp, type_, form) for type_, form in args]
     text = write(lanes, texts)
     return as_full(result, text) if lanes else Uniform(text, unknown(result.dtype))

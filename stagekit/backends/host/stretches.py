@@ -72,7 +72,7 @@ def runs_of(pattern: Pattern, lanes_on: int) -> tuple[Stretch, ...] | None:
         end = lane + 1
         while elements.get(end) == (offset + (end - lane) * step, steps):
             end += 1
-        taken = tuple((at - lane) * step if lane <= at < end else None for at in range(LANES))
+        taken = tuple([(at - lane) * step if lane <= at < end else None for at in range(LANES)])
         found.append(Stretch(offset, steps, end - lane if step else 1, taken))
         waiting = waiting[end - lane :]
     return tuple(found) if len(found) <= MAX_STRETCHES else None
@@ -88,8 +88,8 @@ def stretches_of(pattern: Pattern, lanes_on: int) -> tuple[Stretch, ...] | None:
         for first, last in _clusters(sorted(set(offsets.values()))):
             count = min(last - first + 1, LANES)
             for start in dict.fromkeys((*range(first, last - count + 1, LANES), last - count + 1)):
-                places = (offsets.get(lane, start - 1) - start for lane in range(LANES))
-                found.append(Stretch(start, steps, count, tuple(p if 0 <= p < count else None for p in places)))
+                places = [offsets.get(lane, start - 1) - start for lane in range(LANES)]
+                found.append(Stretch(start, steps, count, tuple([p if 0 <= p < count else None for p in places])))
         if len(found) > MAX_STRETCHES:
             return None
     return tuple(found)
@@ -99,7 +99,7 @@ def _elements(pattern: Pattern, lanes_on: int) -> dict[int, Element]:
     """Return the element of each lane that is on."""
     offsets, scaled = pattern
     lanes = [lane for lane in range(LANES) if lanes_on >> lane & 1]
-    return {lane: (offsets[lane], tuple(steps[lane] for steps in scaled)) for lane in lanes}
+    return {lane: (offsets[lane], tuple([steps[lane] for steps in scaled])) for lane in lanes}
 
 
 def _clusters(offsets: list[int]) -> Iterator[tuple[int, int]]:

@@ -8,8 +8,11 @@ A mask made of a scalar keeps it as what holds of any and of all lanes.
 
 from __future__ import annotations
 
+import functools
+
 from stagekit import dtypes
-from stagekit.backends.host.forms import LANES, Form, Linear, Mask, Uniform, Varying, constant_mask, known
+from stagekit.backends.host.forms import CACHED_LANES, LANES, Form, Linear, Mask, Uniform, Varying, constant_mask, known
+from stagekit.backends.host.linear import wrapped
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import scalar_type, vector_of
 from stagekit.backends.llvm.writer import Writer
@@ -27,21 +30,22 @@ def splat(w: Writer, element: str, text: str) -> str:
     return w.emit(f"shufflevector {held} {first}, {held} poison, <{LANES} x i32> zeroinitializer")
 
 
+@functools.lru_cache(CACHED_LANES)
 def constant_vector(element: str, values: tuple[int, ...]) -> str:
-    if all(v == values[0] for v in values):
+    if values.count(values[0]) == len(values):
         return f"splat ({element} {values[0]})"
-    return f"<{', '.join(f'{element} {v}' for v in values)}>"
+    return f"<{', '.join([f'{element} {v}' for v in values])}>"
 
 
 def _linear_vector(w: Writer, dtype: DType, held: DType, form: Linear) -> Varying:
     interval, is_narrow, element = form.interval, held is not dtype, scalar_type(held)
     if (lanes := form.constants) is not None:
-        return Varying(constant_vector(element, tuple(held.wrap(v) for v in lanes)), interval, is_narrow)
+        return Varying(constant_vector(element, wrapped(held, lanes)), interval, is_narrow)
     vector = vector_of(element, LANES)
-    total = constant_vector(element, tuple(held.wrap(o) for o in form.offsets))
+    total = constant_vector(element, wrapped(held, form.offsets))
     for coefficient, steps in form.scaled:
         factor = splat(w, element, arith.cast(w, dtype, held, None, coefficient.text))
-        product = w.emit(f"mul {vector} {factor}, {constant_vector(element, tuple(held.wrap(s) for s in steps))}")
+        product = w.emit(f"mul {vector} {factor}, {constant_vector(element, wrapped(held, steps))}")
         total = w.emit(f"add {vector} {total}, {product}")
     base = _held_scalar(w, dtype, held, form.base)
     total = w.emit(f"add {vector} {splat(w, element, base)}, {total}")

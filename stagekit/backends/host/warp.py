@@ -194,5 +194,5 @@ class Warp:
         """Return the number of each thread in its block, x fastest."""
         base = self._scaled(LANES)
         if base.constant is not None:
-            return Linear(number(0), tuple(base.constant + lane for lane in range(LANES)))
+            return Linear(number(0), tuple(range(base.constant, base.constant + LANES)))
         return Linear(base, tuple(range(LANES)))

@@ -5,7 +5,6 @@ In: text. Out: a verified module, changed in place by `run`.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,12 +30,8 @@ def _numbered(text: str) -> str:
     return "\n".join(f"{number:5} {line}" for number, line in enumerate(text.splitlines(), 1))
 
 
-Pipeline = int | tuple[str | int, ...]
-"""What `run` runs: the whole default pipeline of a level, 1 or 2, or steps in this order.
-
-A step is the name of a pass over the module, or a number: LLVM's simplification of functions of that level, the part of a
-default pipeline that optimises loops. The whole default pipeline takes a third more time than LOOPS and WIDE.
-"""
+Pipeline = int | tuple[str, ...]
+"""What `run` runs: the whole default pipeline of a level, or passes over the module by name, in this order."""
 
 STRAIGHT = ("simplify_cfg", "sroa", "instruction_combine", "ipsccp", "simplify_cfg", "instruction_combine")
 """The passes of the default pipeline that do something for code without loops and calls.
@@ -45,66 +40,55 @@ They take a quarter of the pipeline's time. Control flow is simplified first, be
 moved there; ranges narrow 64-bit arithmetic to 32 bits.
 """
 
-_BEFORE = (
+LOOPS = (
     "simplify_cfg",  # a condition of two parts becomes one block, so that the loop's body sees what its head computes
     "sroa",
     "ipsccp",  # ranges narrow 64-bit arithmetic to 32 bits
-)
-_AFTER = (
-    "loop_unroll",  # by a factor, where the count is known only at run time; within the functions' pipeline by none
+    "instruction_combine",
+    "simplify_cfg",
+    "loop_rotate",
+    "loop_unroll",  # wholly, or by a factor where the count is known only at run time
     "instruction_combine",
     "simplify_cfg",  # joins what unrolling has made of inner loops
 )
+"""The passes of the default pipeline that do something for a module of one function with loops.
 
-LOOPS = (*_BEFORE, 1, *_AFTER)
-"""The passes of the default pipeline of level 1 that do something for a module of one function with loops."""
+The default pipeline takes three times as long, and leaves more instructions: it moves out of loops what then takes registers. It
+alone keeps arrays in registers, and narrows divisions of an index.
+"""
 
-WIDE = (*_BEFORE, 2, *_AFTER)
-"""The same of level 2, which keeps arrays in registers and narrows divisions of an index."""
-
-VECTORS = (
-    "sroa",  # LOCAL arrays whose elements are known become registers
-    "simplify_cfg",
-    "instruction_combine",
-    "loop_unroll",
-    "sroa",  # and those whose elements are known since a loop is unrolled
-    "instruction_combine",
-    "dead_store_elimination",
-    "simplify_cfg",
-)
+VECTORS = ("simplify_cfg", "instruction_combine", "dead_store_elimination")
 """The passes that do something for code which is vectorised already.
 
 Dead stores must go: LLVM 22.1 may abort the process where one masked store directly follows an equal one. Its instruction
 selection then removes the first, finds the second equal to it, and goes on with a node that is deleted.
 """
 
+LOCAL_VECTORS = (
+    "sroa",  # LOCAL arrays whose elements are known become registers
+    "simplify_cfg",
+    "instruction_combine",
+    "loop_unroll",
+    "sroa",  # and those whose elements are known since a loop is unrolled
+    *VECTORS,
+)
+"""The same where there are LOCAL arrays."""
+
 
 def run(module: Any, target_machine: Any, pipeline: Pipeline) -> None:
     """Run the passes of `pipeline` over `module`."""
-    steps = () if isinstance(pipeline, int) else pipeline
-    level = pipeline if isinstance(pipeline, int) else next((step for step in steps if isinstance(step, int)), 2)
-    with _pass_builder(target_machine, level) as builder:
-        if isinstance(pipeline, int):
-            # A manager for one run: LLVM aborts when a default pipeline is run twice.
-            _run_and_free(builder.getModulePassManager(), module, builder)
-        for is_level, group in itertools.groupby(steps, lambda step: isinstance(step, int)):
-            if is_level:
-                _simplify_functions(module, builder)
-            else:
-                _run_and_free(_passes(group), module, builder)
+    with _pass_builder(target_machine, pipeline if isinstance(pipeline, int) else 2) as builder:
+        # A manager for one run: LLVM aborts when a default pipeline is run twice.
+        _run_and_free(
+            builder.getModulePassManager() if isinstance(pipeline, int) else _passes(pipeline), module, builder
+        )
 
 
-def _passes(names: Iterable[str | int]) -> Any:
+def _passes(names: Iterable[str]) -> Any:
     passes = llvm.create_new_module_pass_manager()
     for name in names:
         getattr(passes, f"add_{name}_pass")()
     return passes
-
-
-def _simplify_functions(module: Any, builder: Any) -> None:
-    for function in module.functions:
-        if not function.is_declaration:
-            _run_and_free(builder.getFunctionPassManager(), function, builder)
 
 
 @contextmanager
@@ -122,10 +106,10 @@ def _pass_builder(target_machine: Any, level: int) -> Iterator[Any]:
         options.close()
 
 
-def _run_and_free(passes: Any, unit: Any, builder: Any) -> None:
-    """Run a pass manager over a module or a function. llvmlite 0.50 inherits a `_dispose` that does nothing: 30 KiB leak."""
+def _run_and_free(passes: Any, module: Any, builder: Any) -> None:
+    """Run a pass manager over a module. llvmlite 0.50 inherits a `_dispose` that does nothing: 30 KiB leak."""
     try:
-        passes.run(unit, builder)
+        passes.run(module, builder)
     finally:
         if type(passes)._dispose is ffi.ObjectRef._dispose:
             NewPassManager._dispose(passes)

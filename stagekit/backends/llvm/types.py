@@ -8,7 +8,6 @@ bfloat16, f8   ->  i16, i8: bits only, since arithmetic on them is legalised awa
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 
 from stagekit import dtypes
 from stagekit.dtypes import DType
@@ -19,8 +18,10 @@ Lanes = int | None
 _FLOAT_TYPES = {dtypes.float16: "half", dtypes.float32: "float", dtypes.float64: "double"}
 _SUFFIXES = {"half": "f16", "float": "f32", "double": "f64"}
 
-FLAT: Mapping[Space, int] = dict.fromkeys(Space, 0)
-"""LLVM address space numbers of a target whose pointers are all alike."""
+Spaces = tuple[tuple[Space, int], ...]  # LLVM's number of each address space
+
+FLAT: Spaces = tuple([(space, 0) for space in Space])
+"""Of a target whose pointers are all alike."""
 
 
 @functools.cache
@@ -40,15 +41,17 @@ def vector_of(element: str, lanes: Lanes) -> str:
     return element if lanes is None else f"<{lanes} x {element}>"
 
 
-def llvm_type(type_: DType | Type, lanes: Lanes, spaces: Mapping[Space, int] = FLAT) -> str:
+@functools.cache
+def llvm_type(type_: DType | Type, lanes: Lanes, spaces: Spaces = FLAT) -> str:
     """The LLVM type that holds a value of `type_`."""
     if isinstance(type_, Pointer):
-        return vector_of(pointer_type(spaces[type_.space]), lanes)
+        return vector_of(pointer_type(dict(spaces)[type_.space]), lanes)
     if isinstance(type_, Vector):
         return vector_of(scalar_type(type_.dtype), type_.count)
     return vector_of(scalar_type(type_.dtype if isinstance(type_, Scalar) else type_), lanes)
 
 
+@functools.cache
 def memory_type(dtype: DType, lanes: Lanes) -> str:
     """The LLVM type of elements in memory; differs from the value's for bool alone."""
     return vector_of("i8" if dtype is dtypes.bool_ else scalar_type(dtype), lanes)
@@ -58,6 +61,7 @@ def pointer_type(space: int) -> str:
     return f"ptr addrspace({space})" if space else "ptr"
 
 
+@functools.cache
 def suffix(type_: str) -> str:
     """The overload suffix of an LLVM type: `f32` of `float`, `v32f32` of `<32 x float>`, `p3` of a shared pointer."""
     if type_.startswith("<"):

@@ -14,15 +14,14 @@ Text, because it is several times faster to make than an object tree that LLVM w
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
 
 from stagekit import dtypes
-from stagekit.backends.llvm.types import FLAT, Lanes, llvm_type, scalar_type
+from stagekit.backends.llvm.types import FLAT, Lanes, Spaces, llvm_type, scalar_type
 from stagekit.dtypes import DType, number_as
 from stagekit.frozen import frozen
-from stagekit.ir import Fastmath, Space, Type, allows
+from stagekit.ir import Fastmath, Type, allows
 
 _FLAGS = {"contract": "contract ", "reassociate": "reassoc nsz "}
 APPROXIMATE = "arcp afn "
@@ -39,7 +38,7 @@ class Abilities:
     computed already is not written again, for the sake of the time that LLVM takes for it.
     """
 
-    spaces: Mapping[Space, int] = field(default_factory=lambda: FLAT)
+    spaces: Spaces = FLAT
     has_bfloat_rounding: bool = False
     fastmath: Fastmath = False
     finds_again: bool = False
@@ -217,8 +216,8 @@ class Writer:
 
         The type of a pointer may end in ` align N`, which the call then says of it.
         """
-        self.declare(f"{result} @{name}({', '.join(t.partition(' align ')[0] for t, _ in args)})")
-        text = f"call {flags}{result} @{name}({', '.join(f'{t} {a}' for t, a in args)}){attributes}"
+        self.declare(f"{result} @{name}({', '.join([t.partition(' align ')[0] for t, _ in args])})")
+        text = f"call {flags}{result} @{name}({', '.join([f'{t} {a}' for t, a in args])}){attributes}"
         if result != "void":
             return self.emit(text)
         self.line(text)

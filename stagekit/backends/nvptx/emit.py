@@ -226,7 +226,7 @@ def _alloc(e: Emitter, op: ops.Alloc) -> None:
 
 
 def _table(e: Emitter, op: ops.Table) -> None:
-    e.operands[op.result] = define_table(e.w.module, op, e.w.module.abilities.spaces[Space.CONSTANT])
+    e.operands[op.result] = define_table(e.w.module, op, dict(e.w.module.abilities.spaces)[Space.CONSTANT])
 
 
 def _local(e: Emitter, op: ops.Alloc) -> str:

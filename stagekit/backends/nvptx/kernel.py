@@ -64,20 +64,20 @@ def _pipeline(fn: Function, text: str) -> optimize.Pipeline:
     need = max([_ALL * needs_all, *[_NEEDS[type(op)](op, powers) for op in every if type(op) in _NEEDS]])
     divides = any(type(op) is ops.Binary and op.kind is _DIV for op in every)
     if need and divides and allows(fn.attribute("fastmath", False), "division"):
-        return min(need, 2)
+        return need
     return _PIPELINES[need]
 
 
 _DIV = ops.BinaryKind.DIV
-_LOOP, _WIDE, _ALL = 1, 2, 3
-_PIPELINES: tuple[optimize.Pipeline, ...] = (optimize.STRAIGHT, optimize.LOOPS, optimize.WIDE, 2)
+_LOOP, _ALL = 1, 2
+_PIPELINES: tuple[optimize.Pipeline, ...] = (optimize.STRAIGHT, optimize.LOOPS, 2)
 _NEEDS: dict[type[Op], Callable[[Any, set[Value]], int]] = {
     **dict.fromkeys((ops.For, ops.While), lambda op, _: _LOOP),
     # its elements become registers; what its alignment says of addresses in it
-    ops.Alloc: lambda op, _: max(_WIDE * (op.space is Space.LOCAL), _ALL * (op.align > op.dtype.itemsize)),
+    ops.Alloc: lambda op, _: _ALL * (op.space is Space.LOCAL or op.align > op.dtype.itemsize),
     # it is narrowed; by a power of two it is a shift or a mask in any width
     ops.Binary: lambda op, powers: (
-        _WIDE * (op.kind in ops.DIVISIONS and op.result.type is INDEX and op.rhs not in powers)
+        _ALL * (op.kind in ops.DIVISIONS and op.result.type is INDEX and op.rhs not in powers)
     ),
     # the bound of an index that a condition implies is dropped
     ops.Select: lambda op, _: _ALL * (op.result.type is INDEX),

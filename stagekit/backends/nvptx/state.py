@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from stagekit.backends.llvm.types import Spaces
 from stagekit.backends.llvm.writer import Writer
 from stagekit.backends.nvptx.lineinfo import LineInfo
 from stagekit.backends.nvptx.shared import SharedPlan
@@ -18,14 +19,14 @@ _SPACES: Mapping[Space, int] = {Space.GLOBAL: _GLOBAL, Space.SHARED: 3, Space.LO
 CONSTANT_BYTES = 64 * 1024  # Source: PTX ISA, constant state space
 
 
-def spaces_of(fn: Function) -> Mapping[Space, int]:
+def spaces_of(fn: Function) -> Spaces:
     """Return LLVM's numbers of the address spaces. Source: LLVM, User Guide for NVPTX Back-end.
 
     Tables lie in constant memory, or in global memory where they are together larger than that is.
     """
     tables = {op.data: op.size_bytes for op in walk(fn.body) if isinstance(op, ops.Table)}
     placed = sum(-(-size // ops.TABLE_ALIGN) * ops.TABLE_ALIGN for size in tables.values())
-    return {**_SPACES, Space.CONSTANT: _CONSTANT if placed <= CONSTANT_BYTES else _GLOBAL}
+    return tuple({**_SPACES, Space.CONSTANT: _CONSTANT if placed <= CONSTANT_BYTES else _GLOBAL}.items())
 
 
 Rules = Mapping[type[Op], Callable[["Emitter", Any], None]]

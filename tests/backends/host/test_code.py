@@ -294,12 +294,15 @@ end:
 
 @pytest.mark.parametrize("value", ["%s", "%v"])
 @pytest.mark.parametrize("mask", ["%m", f"<i1 true{', i1 false' * 31}>"], ids=["run time", "one lane"])
-def test_no_masked_store_follows_an_equal_one_into_instruction_selection(value: str, mask: str) -> None:
+@pytest.mark.parametrize("pipeline", [optimize.VECTORS, optimize.LOCAL_VECTORS], ids=["plain", "local"])
+def test_no_masked_store_follows_an_equal_one_into_instruction_selection(
+    value: str, mask: str, pipeline: optimize.Pipeline
+) -> None:
     """LLVM 22.1 aborts the process over some of them: "DAG root value is not a chain!"."""
     store = f"call void @llvm.masked.store.v32i32.p0(<32 x i32> {value}, ptr align 4 %place, <32 x i1> {mask})\n"
     module = optimize.parse(EQUAL_STORES.replace("STORES", store * 3), llvm.create_context())
 
-    optimize.run(module, machine_for(this_processor()), optimize.VECTORS)
+    optimize.run(module, machine_for(this_processor()), pipeline)
 
     assert 1 == str(module).count("call void @llvm.masked.store")
 
