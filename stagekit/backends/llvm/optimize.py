@@ -64,15 +64,8 @@ Dead stores must go: LLVM 22.1 may abort the process where one masked store dire
 selection then removes the first, finds the second equal to it, and goes on with a node that is deleted.
 """
 
-LOCAL_VECTORS = (
-    "sroa",  # LOCAL arrays whose elements are known become registers
-    "simplify_cfg",
-    "instruction_combine",
-    "loop_unroll",
-    "sroa",  # and those whose elements are known since a loop is unrolled
-    *VECTORS,
-)
-"""The same where there are LOCAL arrays."""
+LOCAL_VECTORS = ("sroa", "simplify_cfg", "instruction_combine", "loop_unroll", "sroa", *VECTORS)
+"""The same for LOCAL arrays, which become registers where their elements are known, also since a loop is unrolled."""
 
 
 def run(module: Any, target_machine: Any, pipeline: Pipeline) -> None:

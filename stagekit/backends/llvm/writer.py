@@ -241,17 +241,9 @@ def constant(dtype: DType, lanes: Lanes, value: bool | float) -> str:
     return text if lanes is None else f"splat ({scalar_type(dtype)} {text})"
 
 
-def _double_constant(dtype: DType, value: float) -> str:
-    # LLVM spells a float constant by the bits of the double of the same value.
-    return f"0x{struct.pack('>d', value).hex().upper()}"
-
-
-def _half_constant(dtype: DType, value: float) -> str:
-    return f"0xH{struct.pack('>e', value).hex().upper()}"
-
-
-def _bool_constant(dtype: DType, value: float) -> str:
-    return "true" if value else "false"
+def _packed(prefix: str, code: str) -> Callable[[DType, float], str]:
+    """LLVM spells a float by the bits of the double of the same value, a half by its own."""
+    return lambda dtype, value: f"{prefix}{struct.pack(code, value).hex().upper()}"
 
 
 def _bits_constant(dtype: DType, value: float) -> str:
@@ -260,10 +252,10 @@ def _bits_constant(dtype: DType, value: float) -> str:
 
 
 _CONSTANTS: dict[DType, Callable[[DType, float], str]] = {
-    dtypes.bool_: _bool_constant,
-    dtypes.float16: _half_constant,
-    dtypes.float32: _double_constant,
-    dtypes.float64: _double_constant,
+    dtypes.bool_: lambda dtype, value: "true" if value else "false",
+    dtypes.float16: _packed("0xH", ">e"),
+    dtypes.float32: _packed("0x", ">d"),
+    dtypes.float64: _packed("0x", ">d"),
 }
 
 
