@@ -17,7 +17,7 @@ from collections.abc import Callable
 from stagekit import dtypes
 from stagekit.backends.host.forms import (
     ALL_LANES,
-    CACHED_LANES,
+    CACHED_STEPS,
     LANES,
     Form,
     Mask,
@@ -93,7 +93,7 @@ def against(w: Writer, kind: CompareKind, offsets: Steps, threshold: Uniform) ->
     return Mask(text, any_of, all_of)
 
 
-@functools.lru_cache(CACHED_LANES)
+@functools.lru_cache(CACHED_STEPS)
 def _known_lanes(kind: CompareKind, offsets: Steps, threshold: Interval) -> int | None:
     """Return in which lanes `offset kind threshold` holds, as bits; None where that is not known now."""
     lanes = 0

@@ -30,7 +30,7 @@ LANES = WARP
 ALL_LANES = (1 << LANES) - 1
 
 Steps = tuple[int, ...]  # one number per lane
-CACHED_LANES = 1024  # results that are one number per lane, or made of such: few different ones occur
+CACHED_STEPS = 1024  # results that are one number per lane, or made of such: few different ones occur
 
 
 @frozen()
@@ -162,7 +162,7 @@ def scalar_text(form: Form) -> str:
     return form.text
 
 
-@functools.lru_cache(CACHED_LANES)
+@functools.lru_cache(CACHED_STEPS)
 def number(value: int) -> Uniform:
     """Return a known integer."""
     return Uniform(str(value), Interval.exactly(value))
@@ -184,7 +184,7 @@ def known_truth(form: Form) -> bool | None:
 ZERO = number(0)
 
 
-@functools.lru_cache(CACHED_LANES)
+@functools.lru_cache(CACHED_STEPS)
 def constant_mask(lanes: int) -> Mask:
     """Return the mask of these lanes, given as bits."""
     bits = ", ".join([f"i1 {'true' if lanes >> lane & 1 else 'false'}" for lane in range(LANES)])

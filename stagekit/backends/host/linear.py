@@ -13,7 +13,7 @@ import functools
 import operator
 from collections.abc import Callable, Iterable
 
-from stagekit.backends.host.forms import CACHED_LANES, LANES, Linear, Steps, Uniform, known, number
+from stagekit.backends.host.forms import CACHED_STEPS, LANES, Linear, Steps, Uniform, known, number
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
@@ -59,17 +59,17 @@ def _is_level(steps: Steps) -> bool:
     return steps.count(steps[0]) == len(steps)
 
 
-@functools.lru_cache(CACHED_LANES)
+@functools.lru_cache(CACHED_STEPS)
 def plus(a: Steps, b: Steps) -> Steps:
     return tuple(map(operator.add, a, b))
 
 
-@functools.lru_cache(CACHED_LANES)
+@functools.lru_cache(CACHED_STEPS)
 def times(a: Steps, factor: int) -> Steps:
     return tuple([x * factor for x in a])
 
 
-@functools.lru_cache(CACHED_LANES)
+@functools.lru_cache(CACHED_STEPS)
 def wrapped(dtype: DType, steps: Steps, added: int = 0) -> Steps:
     """Return what an integer dtype keeps of each number, after adding one to all."""
     low, size = dtype.min, 1 << dtype.bits

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 
 from stagekit import dtypes
-from stagekit.backends.host.forms import CACHED_LANES, LANES, Form, Linear, Mask, Uniform, Varying, constant_mask, known
+from stagekit.backends.host.forms import CACHED_STEPS, LANES, Form, Linear, Mask, Uniform, Varying, constant_mask, known
 from stagekit.backends.host.linear import wrapped
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import scalar_type, vector_of
@@ -30,7 +30,7 @@ def splat(w: Writer, element: str, text: str) -> str:
     return w.emit(f"shufflevector {held} {first}, {held} poison, <{LANES} x i32> zeroinitializer")
 
 
-@functools.lru_cache(CACHED_LANES)
+@functools.lru_cache(CACHED_STEPS)
 def constant_vector(element: str, values: tuple[int, ...]) -> str:
     if values.count(values[0]) == len(values):
         return f"splat ({element} {values[0]})"
