@@ -110,7 +110,7 @@ class Change:
 
 
 @dataclass(slots=True, eq=False)  # never changed; a frozen one takes longer to make
-class _Change:
+class _Logged:
     """A location that was assigned, or (`location` is None) a container that gained or lost items.
 
     before: what the location held, or a function that restores the old items. note: the line of the assignment, or in words what
@@ -133,7 +133,7 @@ class Journal:
     """All changes of one trace, oldest first."""
 
     def __init__(self) -> None:
-        self._log: list[_Change] = []
+        self._log: list[_Logged] = []
         self._births: dict[int, tuple[Any, int]] = {}  # by id: the object, which this keeps alive, and when it was born
         self._sealed: dict[int, tuple[Any, ...]] = {}  # by id: the containers that it may stand for, and itself
         self._copies: dict[int, list[Any]] = {}  # by id: the sealed containers that may stand for it
@@ -197,7 +197,7 @@ class Journal:
 
     def assign(self, location: Location, value: Any, place: Loc | None = None) -> None:
         """Store a value. place: the line that does so; None for a join or a loop."""
-        self._log.append(_Change(location.container, location, location.get(), place))
+        self._log.append(_Logged(location.container, location, location.get(), place))
         location.put(value)
 
     def place_of(self, location: Location) -> Loc | None:
@@ -210,9 +210,9 @@ class Journal:
 
     def restructure(self, container: Any, what: str, restore: Callable[[], None]) -> None:
         """Record that items were added to or removed from `container`; call before doing so."""
-        self._log.append(_Change(container, None, restore, what))
+        self._log.append(_Logged(container, None, restore, what))
 
-    def _since(self, mark: Mark) -> list[_Change]:
+    def _since(self, mark: Mark) -> list[_Logged]:
         """Return the entries since the mark about what is older than it, newest first."""
         births, never = self._births, (None, 0)
         recent = reversed(self._log[mark.length :])

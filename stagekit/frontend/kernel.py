@@ -38,7 +38,7 @@ from stagekit.frontend.library import launched_threads, wrong_block
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeOp, Tensor
 from stagekit.frontend.parameters import ArgType, ArrayArg, ConstantArg, NoneArg, ScalarArg, StructureArg
 from stagekit.frontend.polling import polling_loops
-from stagekit.frontend.sequential import Apart, Equal, Layout, Sequential, sequential
+from stagekit.frontend.sequential import Apart, ArgumentLayout, Equal, Sequential, sequential
 from stagekit.frontend.source import Source
 from stagekit.frontend.statements import run_body
 from stagekit.frontend.structures import PartsMarker, place_in, put_together, said_of_parts
@@ -305,7 +305,7 @@ class _Trace:
             if param in written and isinstance(spec, ArraySpec | PointerSpec):
                 self.specs[slot.argument] = dataclasses.replace(spec, is_written=True)
 
-    def _sized(self) -> dict[Value, Layout]:
+    def _sized(self) -> dict[Value, ArgumentLayout]:
         """Return the arrays, of which the launcher sees where they end, with what it reads of each."""
         places = [i for i, slot in enumerate(self.slots) if slot.kind == "address"]
         return {
@@ -320,7 +320,7 @@ class _Trace:
         given = [((arrays[each.one], arrays[each.other]), each.equal) for each in self.request.apart]
         return {each: equal for pair, equal in given for each in (pair, pair[::-1])}
 
-    def _layout(self, address: int) -> Layout:
+    def _layout(self, address: int) -> ArgumentLayout:
         """Return the sizes and strides that are read of the array whose address is in this slot."""
         of = self.slots[address].argument
         rows = zip(self.slots, self.params)

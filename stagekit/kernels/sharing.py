@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from stagekit.kernels.host import require
 
 
-class Memory(NamedTuple):
+class Footprint(NamedTuple):
     """Where the elements of an array lie. start: the address of the first; strides and itemsize in bytes."""
 
     start: int
@@ -28,25 +28,25 @@ def checked_out(out: Any, *inputs: Any, apart: tuple[Any, ...] = ()) -> Any:
     others = [each for each in inputs if each is not out]
     if not others and not apart:
         return out
-    written = memory_of(out)
-    is_shared = any(share_memory(written, memory_of(each), or_are_same=True) for each in others)
-    is_shared |= any(share_memory(written, memory_of(each)) for each in apart)
+    written = footprint_of(out)
+    is_shared = any(share_memory(written, footprint_of(each), or_are_same=True) for each in others)
+    is_shared |= any(share_memory(written, footprint_of(each)) for each in apart)
     require(not is_shared, "out shares memory with an array that other programs still read: give another array")
     return out
 
 
-def memory_of(array: Any) -> Memory | None:
+def footprint_of(array: Any) -> Footprint | None:
     """Return where an array of NumPy, CuPy, torch or stagekit lies; None for one that does not say it."""
     if hasattr(array, "data_ptr"):  # torch, whose strides count elements
         itemsize = array.element_size()
-        return Memory(array.data_ptr(), tuple(array.shape), tuple([s * itemsize for s in array.stride()]), itemsize)
+        return Footprint(array.data_ptr(), tuple(array.shape), tuple([s * itemsize for s in array.stride()]), itemsize)
     interface = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None)
     if interface is None:
         return None
-    return Memory(interface["data"][0], interface["shape"], array.strides, array.itemsize)
+    return Footprint(interface["data"][0], interface["shape"], array.strides, array.itemsize)
 
 
-def share_memory(one: Memory | None, other: Memory | None, *, or_are_same: bool = False) -> bool:
+def share_memory(one: Footprint | None, other: Footprint | None, *, or_are_same: bool = False) -> bool:
     """Return whether arrays share memory; also True for some that interleave without a common period.
 
     or_are_same: False for arrays of the very same elements.
@@ -63,31 +63,31 @@ def share_memory(one: Memory | None, other: Memory | None, *, or_are_same: bool 
     return not any(_interleave(a, b, distance, period) for period in {*map(abs, (*a.strides, *b.strides))} - {0})
 
 
-def _bounds(memory: Memory) -> tuple[int, int]:
+def _bounds(footprint: Footprint) -> tuple[int, int]:
     """Return the addresses of the first byte, and of the one past the last."""
-    first = last = memory.start
-    for size, stride in zip(memory.shape, memory.strides):
+    first = last = footprint.start
+    for size, stride in zip(footprint.shape, footprint.strides):
         if stride > 0:
             last += (size - 1) * stride
         else:
             first += (size - 1) * stride
-    return first, last + memory.itemsize
+    return first, last + footprint.itemsize
 
 
-def _plain(memory: Memory) -> Memory:
+def _plain(footprint: Footprint) -> Footprint:
     """Return the same with the stride 0 along axes of one element, where it means nothing."""
-    steps = tuple([stride if size > 1 else 0 for size, stride in zip(memory.shape, memory.strides)])
-    return memory._replace(strides=steps)
+    steps = tuple([stride if size > 1 else 0 for size, stride in zip(footprint.shape, footprint.strides)])
+    return footprint._replace(strides=steps)
 
 
-def _interleave(a: Memory, b: Memory, distance: int, period: int) -> bool:
+def _interleave(a: Footprint, b: Footprint, distance: int, period: int) -> bool:
     """Return whether both repeat with a period, in bytes, of which they use different parts."""
     width, other_width = _width(a, period), _width(b, period)
     offset = distance % period
     return width <= offset and offset + other_width <= period
 
 
-def _width(memory: Memory, period: int) -> int:
+def _width(footprint: Footprint, period: int) -> int:
     """Return how many bytes lie between the first and the last that are used of each period, strides by whole ones apart."""
-    steps = zip(memory.shape, memory.strides)
-    return memory.itemsize + sum([(size - 1) * abs(stride) for size, stride in steps if stride % period])
+    steps = zip(footprint.shape, footprint.strides)
+    return footprint.itemsize + sum([(size - 1) * abs(stride) for size, stride in steps if stride % period])

@@ -50,7 +50,7 @@ def dot(a: Tile, b: Tile, acc: Tile | None = None, precision: str = "ieee", whol
     total = total.at(layout)
     left, right = (_Rows(each, layout, axis, dtype) for axis, each in enumerate((a.trans(), b)))
     wait(layout.threads)
-    parts = _Sums(total, left, right).after(k)
+    parts = _HeldBlock(total, left, right).after(k)
     wait(layout.threads)  # in a loop, the next round writes to the same memory
     return total.like(parts)
 
@@ -172,7 +172,7 @@ class _Rows:
         return [sk._load_vector(place, self.width, self.align, mask=mask) for place, mask in zip(places, masks)]
 
 
-class _Sums:
+class _HeldBlock:
     """The block of the result that a thread holds. It begins as `total`; `after` adds rows of the operands."""
 
     def __init__(self, total: Tile, left: _Rows, right: _Rows) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit import kernels
-from stagekit.kernels.sharing import memory_of, share_memory
+from stagekit.kernels.sharing import footprint_of, share_memory
 
 REFUSED = "shares memory"
 
@@ -34,7 +34,7 @@ def test_no_shared_memory_is_overlooked(one, other):
     a, b = viewed(base, one), viewed(base, other)
 
     if np.shares_memory(a, b):
-        assert share_memory(memory_of(a), memory_of(b))
+        assert share_memory(footprint_of(a), footprint_of(b))
 
 
 def test_parts_of_one_array_are_apart():
@@ -42,7 +42,7 @@ def test_parts_of_one_array_are_apart():
     halves = [(base[:2], base[2:]), (base[..., :3], base[..., 3:]), (base[..., ::2], base[..., 1::2])]
     fused = [(base[:, i], base[:, j]) for i in range(3) for j in range(3) if i != j]
 
-    assert [] == [i for i, (a, b) in enumerate([*halves, *fused]) if share_memory(memory_of(a), memory_of(b))]
+    assert [] == [i for i, (a, b) in enumerate([*halves, *fused]) if share_memory(footprint_of(a), footprint_of(b))]
 
 
 X = np.arange(96, dtype=np.float32).reshape(8, 12) / 96

@@ -260,7 +260,7 @@ class Crowd:
         return self.roll
 
 
-class Kind(NamedTuple):
+class AtomicKind(NamedTuple):
     """What atomics must have in common, or they race: the width in bytes, and a scope that holds both.
 
     in_block: the scope is the block. loads: they only load; these do not race with each other.
@@ -271,7 +271,7 @@ class Kind(NamedTuple):
     loads: bool
 
 
-Part = Literal["read", "write", "replaced", "atomic", "load"] | Kind
+Part = Literal["read", "write", "replaced", "atomic", "load"] | AtomicKind
 Shadow = defaultdict[Part, Crowd]
 """The crowds of one arena, each made when a thread first joins. A kind: where there are atomics that might race."""
 
@@ -290,8 +290,10 @@ def _part(access: Access) -> Part:
     return access.role
 
 
-def _kind(access: Access) -> Kind:
-    return Kind(access.dtype.itemsize, access.scope == "block" and access.space is Space.GLOBAL, access.role == "read")
+def _kind(access: Access) -> AtomicKind:
+    return AtomicKind(
+        access.dtype.itemsize, access.scope == "block" and access.space is Space.GLOBAL, access.role == "read"
+    )
 
 
 class Races(Watcher):
@@ -303,7 +305,7 @@ class Races(Watcher):
         self.shadows: dict[Any, Shadow] = {}
         self.constant_arenas = _constant_arenas(launch, program)
         sizes: dict[Space, set[int]] = defaultdict(set)
-        self.kinds: dict[Space, set[Kind]] = defaultdict(set)
+        self.kinds: dict[Space, set[AtomicKind]] = defaultdict(set)
         for access in self.accesses:
             sizes[access.space].add(access.dtype.itemsize)
             if access.order:
