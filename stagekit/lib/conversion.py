@@ -16,7 +16,7 @@ import numpy as np
 import stagekit as sk
 from stagekit.lib.layout import WARP, Layout, Shape, enumerated
 
-_ADD, _MULTIPLY, _SUBTRACT = map(sk._operation, ("+", "*", "-"))
+_ADD, _MULTIPLY, _SUBTRACT, _EQUAL = map(sk._operation, ("+", "*", "-", "=="))
 
 _BANK_BYTES, _BANKS = 4, 32
 _MOST_PADDING = 16  # bytes between two rows
@@ -85,6 +85,8 @@ def element_at(elements: list[Any], layout: Layout, index: list[Any]) -> Any:
     """Return, in every thread, the element of a tile at an index, a number for each axis."""
     if is_pointer(elements[0]):
         return by_steps(elements, layout, lambda steps: [element_at(steps, layout, index)])[0]
+    if all(isinstance(each, int) for each in index):
+        return _from_its_thread(elements, layout, int(np.ravel_multi_index(index, layout.shape)))
     scratch = Scratch(layout.shape, 0, sk._dtype_of(elements[0]))
     scratch.store(elements, layout)
     wait(layout.threads)
@@ -92,6 +94,24 @@ def element_at(elements: list[Any], layout: Layout, index: list[Any]) -> Any:
     found = sk.load(functools.reduce(_ADD, steps, scratch.array))
     wait(layout.threads)
     return found
+
+
+def _from_its_thread(elements: list[Any], layout: Layout, index: int) -> Any:
+    """Return, in every thread, the element at an index in C order that is known, by way of one element of shared memory."""
+    thread, register = _place_of(layout, index)
+    array = sk.alloc_shared((1,), sk._dtype_of(elements[0]))
+    sk.store(array, elements[register], mask=_EQUAL(sk.cuda.thread_idx("x"), thread))
+    wait(layout.threads)
+    found = sk.load(array)
+    wait(layout.threads)  # in a loop, the next round writes to it
+    return found
+
+
+@functools.cache
+def _place_of(layout: Layout, index: int) -> tuple[int, int]:
+    """Return a thread that holds an element, and the register in which it does."""
+    thread, register = np.argwhere(enumerated(layout) == index)[0]
+    return int(thread), int(register)
 
 
 class Scratch:

@@ -47,6 +47,8 @@ def gather(tile: Tile, index: Any) -> Any:
         sk.static_assert(False, f"gather: an index must be an integer, got {dtype.name}")
     if isinstance(index, int) and not 0 <= index < tile.extent:
         sk.static_assert(False, f"gather: index {index} is outside a tile of {tile.extent}")
+    if isinstance(index, int):
+        return tile[index]
     scratch = sk.alloc_shared((tile.extent,), tile.dtype)
     store_tile(scratch, tile)
     wait(tile.layout.threads)
