@@ -104,6 +104,7 @@ from stagekit.kernels.reducing import (
 from stagekit.kernels.scanning import (
     cumsum,
     cumsum_kernel,
+    cumsum_of_long_tiles_kernel,
     cumsum_of_stretches_kernel,
     cumsum_rows_kernel,
     fill_kernel,
@@ -138,6 +139,7 @@ __all__ = [
     "cross_entropy_kernel",
     "cumsum",
     "cumsum_kernel",
+    "cumsum_of_long_tiles_kernel",
     "cumsum_of_stretches_kernel",
     "cumsum_rows_kernel",
     "dequantize",

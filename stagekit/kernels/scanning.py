@@ -24,7 +24,7 @@ from stagekit.kernels.host import (
     require_packed,
     tile_of,
 )
-from stagekit.kernels.reducing import MOST_PROGRAMS, SUM, require_last, widened
+from stagekit.kernels.reducing import MOST_PROGRAMS, SUM, reduced, require_last, widened
 from stagekit.kernels.sharing import checked_out
 
 # -- running sums -------------------------------------------------------------------------------------------------------
@@ -32,13 +32,13 @@ from stagekit.kernels.sharing import checked_out
 
 @sk.inline
 def running_sums(source: Any, target: Any, first: Any, end: Any, before: Any, working: Dtype, BLOCK: int) -> None:
-    """Write the running sums of `source[first:end]`, from the number `before` on."""
+    """Write the running sums of `source[first:end]`, from the number `before` on, which may be of a wider dtype."""
     for start in range(first, end, BLOCK):
         i = start + sk.arange(0, BLOCK)
         x = sk.load(source + i, mask=i < end).to(working)
-        sums = before + sk.cumsum(x)
-        sk.store(target + i, sums, mask=i < end)
-        before = sk.gather(sums, BLOCK - 1)
+        sums = sk.cumsum(x)
+        sk.store(target + i, working(before) + sums, mask=i < end)
+        before += sums[BLOCK - 1]
 
 
 @factory
@@ -53,12 +53,13 @@ def cumsum_rows_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     @sk.jit
     def cumsum_rows(x: Rows, out: Out) -> None:
         row = sk.program_id(0)
-        running_sums(x[row], out[row], 0, columns, working(0), working, BLOCK)
+        running_sums(x[row], out[row], 0, columns, carried(dtype)(0), working, BLOCK)
 
     return cumsum_rows
 
 
 NOTHING, SUM_KNOWN, END_KNOWN = 0, 1, 2  # what a program has said of its tile
+WINDOW = 32  # programs that one looks back at, at once, at least
 
 
 def carried(dtype: Dtype) -> sk.DType:
@@ -91,6 +92,22 @@ def sum_before(program: Any, state: Any, sums: Any, ends: Any, WINDOW: int) -> A
     return before
 
 
+@sk.inline
+def say_sum(program: Any, total: Any, state: Any, sums: Any) -> None:
+    """Tell other programs the sum of the tile of this one."""
+    sums[program] = total
+    sk.store(state + program, SUM_KNOWN, order="release")
+
+
+@sk.inline
+def begin(program: Any, total: Any, state: Any, sums: Any, ends: Any, WINDOW: int) -> Any:
+    """Return the sum of all before the tile of this program, and tell the others that of everything up to its end."""
+    before = sum_before(program, state, sums, ends, WINDOW)
+    ends[program] = before + total
+    sk.store(state + program, END_KNOWN, order="release")
+    return before
+
+
 @factory
 def cumsum_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     """Return the kernel `k[tiles](x, out, state, sums, ends)`. state: int32, a zero for each tile, and one more.
@@ -112,15 +129,38 @@ def cumsum_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
         i = sk.int64(program) * BLOCK + sk.arange(0, BLOCK)
         v = sk.load(x + i, mask=i < length).to(working)
         total = carried(dtype)(sk.reduce_sum(v))
-        sums[program] = total
-        sk.store(state + program, SUM_KNOWN, order="release")
+        say_sum(program, total, state, sums)
         v = sk.cumsum(v)  # before it looks back: meanwhile others say more
-        before = sum_before(program, state, sums, ends, max(BLOCK // 128, 32))
-        ends[program] = before + total
-        sk.store(state + program, END_KNOWN, order="release")
+        before = begin(program, total, state, sums, ends, max(BLOCK // 128, WINDOW))
         sk.store(out + i, working(before) + v, mask=i < length)
 
     return cumsum
+
+
+@factory
+def cumsum_of_long_tiles_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
+    """Return the kernel `k[tiles](x, out, state, sums, ends, stretch)`, the same for tiles of `stretch` elements.
+
+    They are read twice, the second time from a processor's cache, BLOCK elements at a time. So programs talk less often.
+    """
+    out_dtype = SUM.dtype_of(dtype)
+    working, length, tiles = widened(out_dtype), sk.dynamic("length"), sk.dynamic("tiles")
+    X = Annotated[sk.Array, sk.Tensor((length,), dtype)]
+    Out = Annotated[sk.Array, sk.Tensor((length,), out_dtype)]
+    Sums = Annotated[sk.Array, sk.Tensor((tiles,), carried(dtype))]
+    State = Annotated[sk.Array, sk.Tensor((tiles + 1,), sk.int32)]
+
+    @sk.jit
+    def cumsum_of_long_tiles(x: X, out: Out, state: State, sums: Sums, ends: Sums, stretch: sk.int64) -> None:
+        program = sk.atomic_add(state + tiles, 1)
+        first = program * stretch
+        end = sk.minimum(first + stretch, length)
+        total = carried(dtype)(reduced(SUM, x, first, end, BLOCK, working, BLOCK))
+        say_sum(program, total, state, sums)
+        before = begin(program, total, state, sums, ends, WINDOW)
+        running_sums(x, out, first, end, before, working, BLOCK)
+
+    return cumsum_of_long_tiles
 
 
 @factory
@@ -197,6 +237,8 @@ def cumsum(x: Any, *, axis: int | None = None, out: Any = None, fixed_order: boo
     return out
 
 
+FEWEST_PIECES = 4  # of 4,096 elements, in the tile of a program on the CPU; so many times more at most
+FEWEST_PROGRAMS = 16  # on the CPU, that share an array of which such tiles are longer
 LONG = 1 << 23  # elements from which on a GPU takes long tiles, so that each multiprocessor has one
 
 
@@ -206,13 +248,22 @@ def long_tile(dtype: Dtype) -> int:
 
 
 def _cumsum_by_looking_back(x: Any, out: Any) -> None:
-    is_long = len(x) >= LONG and not is_on_cpu(x)
-    tile = long_tile(dtype_of(x)) if is_long else STREAMED_TILE
+    dtype, tile = dtype_of(x), _tile_of_program(x)
     tiles = sk.cdiv(len(x), tile)
     state = empty(x, (tiles + 1,), sk.int32)
-    sums, ends = (empty(x, (tiles,), carried(dtype_of(x))) for _ in range(2))
+    sums, ends = (empty(x, (tiles,), carried(dtype)) for _ in range(2))
     fill_kernel(sk.int32, 1024)[sk.cdiv(tiles + 1, 1024)](state, 0)
-    cumsum_kernel(dtype_of(x), tile)[tiles](x, out, state, sums, ends)
+    if is_on_cpu(x):
+        cumsum_of_long_tiles_kernel(dtype, STREAMED_TILE)[tiles](x, out, state, sums, ends, tile)
+    else:
+        cumsum_kernel(dtype, tile)[tiles](x, out, state, sums, ends)
+
+
+def _tile_of_program(x: Any) -> int:
+    if is_on_cpu(x):
+        least = FEWEST_PIECES * STREAMED_TILE
+        return least * programs_for(len(x), least * FEWEST_PROGRAMS, FEWEST_PIECES)
+    return long_tile(dtype_of(x)) if len(x) >= LONG else STREAMED_TILE
 
 
 def _cumsum_by_stretches(x: Any, out: Any) -> None:

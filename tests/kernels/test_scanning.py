@@ -34,6 +34,8 @@ def test_running_sums_of_rows_and_of_all(place, data):
     with tiles(data), pytest.MonkeyPatch.context() as patched:
         patched.setattr(scanning, "STREAMED_TILE", data.draw(st.sampled_from([16, 100, 4096])))
         patched.setattr(scanning, "MOST_PROGRAMS", data.draw(st.sampled_from([3, 1024])))
+        is_read_twice = data.draw(st.booleans())  # as on the CPU, or not, as on a GPU: wherever it is
+        patched.setattr(scanning, "is_on_cpu", lambda array: is_read_twice)
         found = run(place, kernels.cumsum, x, axis=axis, out=out, fixed_order=data.draw(st.booleans()))
 
     if x.dtype.kind == "i":
@@ -156,10 +158,13 @@ def test_threads_wait_in_scans_and_reductions_alone():
         assert kernel.trace().waits == ()
 
 
+@pytest.mark.parametrize("is_read_twice", [True, False])
 @pytest.mark.parametrize("tile", [4096, 32768])
-def test_a_long_array_is_summed_by_programs_that_look_back_at_each_other(tile, monkeypatch):
+def test_a_long_array_is_summed_by_programs_that_look_back_at_each_other(tile, is_read_twice, monkeypatch):
     """Many tiles, and sums that no float32 holds: what is carried is float64, so that two roundings are all that is seen."""
     monkeypatch.setattr(scanning, "STREAMED_TILE", tile)
+    monkeypatch.setattr(scanning, "FEWEST_PROGRAMS", 300)
+    monkeypatch.setattr(scanning, "is_on_cpu", lambda array: is_read_twice)
     x = np.random.default_rng(0).integers(0, 100, 300 * tile + 5).astype(np.float32)
     expected = x.cumsum(dtype=np.float64)
     assert_near(kernels.cumsum(x), expected, ulps=2.01)
@@ -189,7 +194,8 @@ def test_a_long_tile_stays_in_registers():
 
 
 def test_programs_wait_for_what_they_look_back_at():
-    waits = kernels.cumsum_kernel(sk.float32, 4096).specialize().trace().waits
+    for factory, count in ((kernels.cumsum_kernel, 4), (kernels.cumsum_of_long_tiles_kernel, 5)):
+        waits = factory(sk.float32, 4096).specialize().trace().waits
 
-    assert len(waits) == 4
-    assert all(any(word in wait for word in ("once", "state", "acquires", "releases")) for wait in waits)
+        assert len(waits) == count
+        assert all(any(word in wait for word in ("once", "state", "acquires", "releases")) for wait in waits)
