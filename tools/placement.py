@@ -15,6 +15,9 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 import stagekit as sk
+from stagekit.lib.fragments import sharing_for
+from stagekit.lib.layout import enumerated
+from stagekit.lib.shared import turns
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 COLOURS = ("#b6d7f5", "#f9d9a7", "#bfe3c0", "#e3c6ec")  # of threads 0 to 3
@@ -127,9 +130,30 @@ def scan() -> str:
     return drawing.done()
 
 
+def fragments() -> str:
+    """Draw which lane of a warp has which sum of an instruction, and where chunks of a matrix lie in shared memory."""
+    sharing = sharing_for(sk.bfloat16, "ieee", (16, 8, 16), 32)
+    if sharing is None:
+        raise ValueError("tensor cores have no such product")
+    held, drawing = enumerated(sharing.layout), Drawing("Sums of a warp, and chunks in shared memory", 860, 590)
+    lane_of = {int(element): lane for lane, row in enumerate(held) for element in row}
+    drawing.text(20, 24, "sums of 16 by 8: the lane that has each")
+    drawing.text(450, 24, "8 rows of 128 bytes: the chunk at each place")
+    for row in range(16):
+        for column in range(8):
+            lane = lane_of[8 * row + column]
+            drawing.box(20 + column * 48, 36 + row * 34, str(lane), COLOURS[lane % 4])
+    for row in range(8):
+        turned = sum([((row >> shift) & mask) << back for shift, mask, back in turns(8)])
+        for place in range(8):
+            chunk = place ^ turned
+            drawing.box(450 + place * 48, 36 + row * 34, str(chunk), COLOURS[chunk // 2])
+    return drawing.done()
+
+
 def pictures() -> dict[Path, str]:
     """Return the text of each picture by its place."""
-    drawn = {"tile-placement": placement, "tile-reduction": reduction, "tile-scan": scan}
+    drawn = {"tile-placement": placement, "tile-reduction": reduction, "tile-scan": scan, "fragments": fragments}
     return {FOLDER / f"{name}.svg": draw() for name, draw in drawn.items()}
 
 
