@@ -107,7 +107,7 @@ Mask = tuple[tuple[Term, int], ...]  # the terms that decide whether an access h
 
 
 @dataclass(eq=False)
-class _Touch:
+class _MemoryUse:
     """What the threads of a block do to some arrays in one statement, at addresses that differ by constants alone.
 
     is_first: the first thread alone does it. where: an address, whose constant does not count. masks: by the constant of an
@@ -121,7 +121,7 @@ class _Touch:
     is_first: bool
     where: Sum
     loc: Loc
-    siblings: list[_Touch]
+    siblings: list[_MemoryUse]
     is_store: bool
     acquires: bool = False
     releases: bool = False
@@ -152,7 +152,7 @@ class _Order:
         self.arrays: dict[Value, frozenset[Value]] = {}
         self.reasons: dict[Op, str] = {}
         self.apart: dict[tuple[Value, Value], frozenset[Hashable] | None] = {}
-        self.exchanged: dict[Hashable, tuple[list[_Touch], list[_Touch]]] = {}  # by an id, of what is kept here
+        self.exchanged: dict[Hashable, tuple[list[_MemoryUse], list[_MemoryUse]]] = {}  # by an id, of what is kept here
         self.is_rough = False
 
     @functools.cached_property
@@ -190,13 +190,13 @@ class _Order:
         """Return the arguments into which pointers may point."""
         return {a for p in pointers for a in self.arrays_of(p) if a.type.space is Space.GLOBAL}  # type: ignore[union-attr]
 
-    def run(self, block: Block, pending: list[_Touch]) -> list[_Touch]:
+    def run(self, block: Block, pending: list[_MemoryUse]) -> list[_MemoryUse]:
         """Return the accesses since the last barrier, behind `block`; `pending` are those before it."""
         for op, inside in _parts(block):
             pending = self.statement(op, inside, pending) if type(op) is ops.Statement else self.control(op, pending)
         return pending
 
-    def control(self, op: Op, pending: list[_Touch]) -> list[_Touch]:
+    def control(self, op: Op, pending: list[_MemoryUse]) -> list[_MemoryUse]:
         """Do the same for an `if` or a loop in which there are statements."""
         bodies = op.bodies()
         if isinstance(op, ops.If):
@@ -211,7 +211,7 @@ class _Order:
             around = _union(pending, self.of_earlier_iterations(behind, inner))
         return self.run(op.before, around) if isinstance(op, ops.While) else around
 
-    def of_earlier_iterations(self, accesses: list[_Touch], inner: set[Value]) -> list[_Touch]:
+    def of_earlier_iterations(self, accesses: list[_MemoryUse], inner: set[Value]) -> list[_MemoryUse]:
         """Return accesses as those of earlier iterations of the loop that defines `inner`."""
         if self.is_rough:
             return accesses
@@ -219,7 +219,7 @@ class _Order:
         changed = {id(old.siblings) for old, new in zip(accesses, found) if new is not old}
         return [dataclasses.replace(a, siblings=[]) if id(a.siblings) in changed else a for a in found]
 
-    def earlier(self, access: _Touch, inner: set[Value]) -> _Touch:
+    def earlier(self, access: _MemoryUse, inner: set[Value]) -> _MemoryUse:
         where = self.sums.earlier(access.where, inner)
         masks = {
             constant: {tuple([(self.sums.earlier_term(term, inner), arm) for term, arm in mask]) for mask in given}
@@ -229,7 +229,7 @@ class _Order:
             return access
         return dataclasses.replace(access, where=where, masks=masks)
 
-    def statement(self, op: Op, inside: list[Op], pending: list[_Touch]) -> list[_Touch]:
+    def statement(self, op: Op, inside: list[Op], pending: list[_MemoryUse]) -> list[_MemoryUse]:
         barriers = [i for i, each in enumerate(inside) if Effect.SYNC in each.effects]
         first = self.accesses(inside[: barriers[0]] if barriers else inside)
         clash = next(((a, b) for b in first for a in pending if self.may_meet(a, b)), None)
@@ -240,16 +240,16 @@ class _Order:
 
     # -- accesses -----------------------------------------------------------------------------------------------
 
-    def accesses(self, inside: Iterable[Op]) -> list[_Touch]:
+    def accesses(self, inside: Iterable[Op]) -> list[_MemoryUse]:
         """Return what `inside`, of one statement, does to memory that threads share."""
-        found: dict[object, _Touch] = {}
-        siblings: list[_Touch] = []
+        found: dict[object, _MemoryUse] = {}
+        siblings: list[_MemoryUse] = []
         waits = any(has_effect(op, Effect.COLLECTIVE) for op in inside)
         for op, is_first, mask in self.accessing(inside, False, ()):
             acquires, releases = ordering(op)
             if acquires or releases:
                 nowhere = frozenset[Value]()
-                order = _Touch(nowhere, False, is_first, Sum(0), op.loc, [], False, acquires, releases)
+                order = _MemoryUse(nowhere, False, is_first, Sum(0), op.loc, [], False, acquires, releases)
                 found.setdefault((is_first, acquires, releases), order)
             targets = [*flow.targets_of(op)]
             for pointer in flow.pointers_of(op):
@@ -261,7 +261,7 @@ class _Order:
                 key = (arrays, writes, is_first, is_store, where[1:])
                 if key not in found:
                     start = where._replace(constant=0)
-                    found[key] = _Touch(arrays, writes, is_first, start, op.loc, siblings, is_store)
+                    found[key] = _MemoryUse(arrays, writes, is_first, start, op.loc, siblings, is_store)
                     siblings.append(found[key])
                 for element in range(where.constant, where.constant + _width(op)):
                     found[key].masks.setdefault(element, set()).add(mask)
@@ -293,7 +293,7 @@ class _Order:
             found = self.arrays[pointer] = frozenset(roots - self.stand_ins)
         return found
 
-    def may_meet(self, a: _Touch, b: _Touch) -> bool:
+    def may_meet(self, a: _MemoryUse, b: _MemoryUse) -> bool:
         """Return whether the later access `b` may touch what another thread touches by `a`, and one of them writes."""
         if a.is_first and b.is_first:
             return False
@@ -313,7 +313,7 @@ class _Order:
         both = {one, other}
         return one is other or both <= self.dynamic or all(a.type.space is Space.GLOBAL for a in both)  # type: ignore[union-attr]
 
-    def pair_meets(self, a: _Touch, b: _Touch, one: Value, other: Value) -> bool:
+    def pair_meets(self, a: _MemoryUse, b: _MemoryUse, one: Value, other: Value) -> bool:
         """Do the same where `a` goes to the array `one` and `b` to `other`."""
         if one is other:
             return self.addresses_meet(a, b)
@@ -336,13 +336,13 @@ class _Order:
         self.apart[key] = known | alike if is_same and known is not None else None
         return False
 
-    def layout_in(self, access: _Touch, one: Value) -> ArgumentLayout:
+    def layout_in(self, access: _MemoryUse, one: Value) -> ArgumentLayout:
         """Return the sizes and strides of the array `one` on which the addresses of a statement depend."""
         terms = [term for each in access.siblings or [access] for term, _ in each.where.terms]
         used = frozenset[Value]().union(*[self.sums.roots[term] for term in terms])
         return {what: value for what, value in self.sized[one].items() if value in used}
 
-    def moved(self, access: _Touch, one: Value, other: Value, same: Mapping[Value, Value]) -> _Touch:
+    def moved(self, access: _MemoryUse, one: Value, other: Value, same: Mapping[Value, Value]) -> _MemoryUse:
         """Return `access` with the array `other` in the place of `one`; same: that, and its sizes and strides."""
         given = access.siblings or [access]
         key = (id(given) if access.siblings else access, one, other, frozenset(same.items()))
@@ -350,15 +350,17 @@ class _Order:
             self.exchanged[key] = given, self._exchanged(given, one, other, same)
         return self.exchanged[key][1][next(n for n, each in enumerate(given) if each is access)]
 
-    def _exchanged(self, given: list[_Touch], one: Value, other: Value, same: Mapping[Value, Value]) -> list[_Touch]:
-        siblings: list[_Touch] = []
+    def _exchanged(
+        self, given: list[_MemoryUse], one: Value, other: Value, same: Mapping[Value, Value]
+    ) -> list[_MemoryUse]:
+        siblings: list[_MemoryUse] = []
         for each in given:
             where = self.sums.replaced(each.where, same)
             arrays = frozenset(other if array is one else array for array in each.arrays)
             siblings.append(dataclasses.replace(each, arrays=arrays, where=where, siblings=siblings))
         return siblings
 
-    def addresses_meet(self, a: _Touch, b: _Touch) -> bool:
+    def addresses_meet(self, a: _MemoryUse, b: _MemoryUse) -> bool:
         if not (self.sums.is_uniform(a.where) and self.sums.is_uniform(b.where)):
             return not (_is_covered(a, b) or _is_covered(b, a))
         one, other = a.where, b.where
@@ -422,7 +424,7 @@ def _width(op: Op) -> int:
     return given.type.count if given is not None and isinstance(given.type, Vector) else 1
 
 
-def _is_covered(a: _Touch, b: _Touch) -> bool:
+def _is_covered(a: _MemoryUse, b: _MemoryUse) -> bool:
     """Return whether the statement of `b` stores to each element of `a` in the thread that touches it by `a`.
 
     Then no other thread writes it in that statement, in which any two elements of a store have different addresses.
@@ -434,8 +436,8 @@ def _is_covered(a: _Touch, b: _Touch) -> bool:
     return all(c in covered and (() in covered[c] or masks <= covered[c]) for c, masks in a.masks.items())
 
 
-def _union(*lists: list[_Touch]) -> list[_Touch]:
-    found: dict[object, _Touch] = {}
+def _union(*lists: list[_MemoryUse]) -> list[_MemoryUse]:
+    found: dict[object, _MemoryUse] = {}
     for each in itertools.chain(*lists):
         key = (
             each.arrays,
@@ -474,7 +476,7 @@ def _defined(block: Block) -> Iterator[Value]:
             yield from body.params
 
 
-def _reason(a: _Touch, b: _Touch) -> str:
+def _reason(a: _MemoryUse, b: _MemoryUse) -> str:
     """Return in words why threads wait between the accesses `a` and `b`."""
     here, there = place_of_user(b.loc) or b.loc, place_of_user(a.loc) or a.loc
     if a.acquires:
