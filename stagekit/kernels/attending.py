@@ -19,6 +19,7 @@ from stagekit.kernels.host import Dtype, dtype_of, empty, empty_like, factory, f
 from stagekit.kernels.sharing import checked_out
 
 MAX_DIM = 256  # of a head
+WHOLE_DIM = 128  # up to which a warp holds whole rows of the gradients of k and v
 LOG2E = math.log2(math.e)
 LOWEST = sk.float32.min
 Blocks = tuple[int, int, int]  # rows of q, rows of k and v, threads
@@ -53,6 +54,17 @@ def end_of_keys(row: Any, keys: Any, shift: Any, M: int, CAUSAL: bool) -> Any:
 
 
 @sk.inline
+def with_block(state: Any, x: Any, y: Any, z: Any, factor: Any, hide: Any) -> Any:
+    """Return (largest, total, found) with a block of keys y and values z. x: rows of q. hide: of scores, those that count."""
+    largest, total, found = state
+    scores = hide(sk.dot(x, y.T, whole_rows=True) * factor)
+    now = sk.maximum(largest, sk.reduce_max(scores, axis=1))
+    weights, shrunk = sk.fast_exp2(scores - now[:, None]), sk.fast_exp2(largest - now)
+    total = total * shrunk + sk.reduce_sum(weights, axis=1)
+    return now, total, sk.dot(weights.to(x.dtype), z, found * shrunk[:, None])
+
+
+@sk.inline
 def logarithms(lse: Any, row: Any, M: int) -> Any:
     """Return the base 2 logarithms of the sums of a block; 0 for a row that sees no key, whose scores are all -inf."""
     x = sk.load(lse.tile(row, M))
@@ -83,17 +95,26 @@ def attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int, BLOC
         shift = keys - queries
         x = sk.shared(sk.load(of_head(q, batch, head, HEADS_AXIS).tile((row, 0), (M, D))))
         k_head, v_head = of_head(k, batch, shared, HEADS_AXIS), of_head(v, batch, shared, HEADS_AXIS)
-        largest, total = sk.full(M, LOWEST, sk.float32), sk.zeros(M, sk.float32)
-        found = sk.zeros((M, D), sk.float32)
-        for column in range(0, end_of_keys(row, keys, shift, M, CAUSAL), N):
-            y, z = sk.load(k_head.tile((column, 0), (N, D))), sk.load(v_head.tile((column, 0), (N, D)))
-            scores = sk.dot(x, y.T, whole_rows=True) * (scale * LOG2E)
-            scores = hidden(scores, row, column, keys, shift, CAUSAL)
-            now = sk.maximum(largest, sk.reduce_max(scores, axis=1))
-            weights, shrunk = sk.fast_exp2(scores - now[:, None]), sk.fast_exp2(largest - now)
-            total = total * shrunk + sk.reduce_sum(weights, axis=1)
-            found = sk.dot(weights.to(dtype), z, found * shrunk[:, None])
-            largest = now
+        state = sk.full(M, LOWEST, sk.float32), sk.zeros(M, sk.float32), sk.zeros((M, D), sk.float32)
+        end = end_of_keys(row, keys, shift, M, CAUSAL)
+
+        def blocks(column: Any) -> Any:
+            return k_head.tile((column, 0), (N, D)), v_head.tile((column, 0), (N, D))
+
+        def taken_in(state: Any, y: Any, z: Any, column: Any) -> Any:
+            hide = lambda scores: hidden(scores, row, column, keys, shift, CAUSAL)  # noqa: E731
+            return with_block(state, x, y, z, scale * LOG2E, hide)
+
+        if dtype.bits == 16:  # tensor cores multiply out of shared memory
+            column = sk.int64(0)
+            for y, z in sk.staged(range(0, end, N), blocks, stages=2):
+                state = taken_in(state, y, z, column)
+                column += N
+        else:
+            for column in range(0, end, N):
+                y, z = [sk.load(part) for part in blocks(column)]
+                state = taken_in(state, y, z, column)
+        largest, total, found = state
         found = found * (1 / sk.where(total == 0, 1.0, total))[:, None]
         sk.store(of_head(out, batch, head, HEADS_AXIS).tile((row, 0), (M, D)), found)
         if lse is not None:
@@ -123,7 +144,7 @@ def attention(
     shape = _checked(q, k, v, heads_axis)
     out = empty(q, tuple(q.shape), dtype_of(q)) if out is None else checked_out(out, q, apart=(k, v))
     lse = empty(q, (shape.batch, shape.heads, shape.queries), sk.float32) if return_lse else None
-    blocks = _blocks_for(shape.dim, on_cpu=is_on_cpu(q))
+    blocks = _blocks_for("forward", shape.dim, on_cpu=is_on_cpu(q))
     kernel = attention_kernel(dtype_of(q), shape.dim, causal, heads_axis, blocks)
     grid = sk.cdiv(shape.queries, blocks[0]), shape.heads, shape.batch
     kernel[grid](q, k, v, out, lse, _scale(scale, shape.dim))
@@ -207,12 +228,12 @@ def attention_backward_kv_kernel(
             q_head, g_head = of_head(q, batch, head, HEADS_AXIS), of_head(gradient, batch, head, HEADS_AXIS)
             for row in range(first, queries, M):
                 x, g = [sk.shared(sk.load(each.tile((row, 0), (M, D)))) for each in (q_head, g_head)]
-                scores = sk.dot(y, x.T, whole_rows=True) * (scale * LOG2E)  # a row for each key
+                scores = sk.dot(y, x.T, whole_rows=D <= WHOLE_DIM) * (scale * LOG2E)  # a row for each key
                 scores = hidden(scores.T, row, column, keys, shift, CAUSAL).T
                 weights = sk.fast_exp2(scores - logarithms(lse[batch, head], row, M)[None, :])
                 of_values = sk.dot(weights.to(dtype), g, of_values)
                 mean = sk.load(means[batch, head].tile(row, M))
-                of_scores = weights * (sk.dot(z, g.T, whole_rows=True) - mean[None, :])
+                of_scores = weights * (sk.dot(z, g.T, whole_rows=D <= WHOLE_DIM) - mean[None, :])
                 of_keys = sk.dot(of_scores.to(dtype), x, of_keys)
         sk.store(of_head(dk, batch, shared, HEADS_AXIS).tile((column, 0), (N, D)), of_keys * scale)
         sk.store(of_head(dv, batch, shared, HEADS_AXIS).tile((column, 0), (N, D)), of_values)
@@ -238,12 +259,14 @@ def attention_backward(
     """
     shape = _checked(q, k, v, heads_axis)
     of_q, of_k, of_v, means = empty_like(q), empty_like(k), empty_like(v), empty_like(lse)
-    blocks, factor = _blocks_for(shape.dim, on_cpu=is_on_cpu(q)), _scale(scale, shape.dim)
-    of = dtype_of(q), shape.dim, causal, heads_axis, blocks
+    factor, on_cpu = _scale(scale, shape.dim), is_on_cpu(q)
+    of = dtype_of(q), shape.dim, causal, heads_axis
+    blocks = _blocks_for("q", shape.dim, on_cpu=on_cpu)
     grid = sk.cdiv(shape.queries, blocks[0]), shape.heads, shape.batch
-    attention_backward_q_kernel(*of)[grid](gradient, q, k, v, out, lse, means, of_q, factor)
+    attention_backward_q_kernel(*of, blocks)[grid](gradient, q, k, v, out, lse, means, of_q, factor)
+    blocks = _blocks_for("k and v", shape.dim, on_cpu=on_cpu)
     grid = sk.cdiv(shape.keys, blocks[1]), shape.key_heads, shape.batch
-    attention_backward_kv_kernel(*of)[grid](gradient, q, k, v, lse, means, of_k, of_v, factor)
+    attention_backward_kv_kernel(*of, blocks)[grid](gradient, q, k, v, lse, means, of_k, of_v, factor)
     return of_q, of_k, of_v
 
 
@@ -300,7 +323,14 @@ def _scale(scale: float | None, dim: int) -> float:
     return dim**-0.5 if scale is None else scale
 
 
-def _blocks_for(dim: int, *, on_cpu: bool) -> Blocks:
+_OF_GPU = {  # of a kernel, by the most columns of a head: without spills, or with the fewest bytes of them
+    "forward": {64: (64, 64, 128), 128: (64, 64, 128), 256: (128, 32, 256)},
+    "q": {64: (64, 64, 128), 128: (64, 32, 128), 256: (64, 16, 128)},
+    "k and v": {64: (64, 64, 128), 128: (16, 64, 128), 256: (32, 64, 256)},
+}
+
+
+def _blocks_for(kernel: str, dim: int, *, on_cpu: bool) -> Blocks:
     if on_cpu:
         return 16, 32, 32
-    return (64, 64, 128) if dim <= 128 else (64, 32, 256)
+    return next(blocks for most, blocks in _OF_GPU[kernel].items() if dim <= most)

@@ -23,7 +23,7 @@ lengths = st.sampled_from([0, 1, 15, 16, 17, 33, 64]) | st.integers(0, 70)
 def _small_blocks(request, monkeypatch):
     """What a GPU runs has small blocks in the interpreter, so that short sequences have several."""
     if "sanitizer" in request.node.name:
-        monkeypatch.setattr(attending, "_blocks_for", lambda dim, *, on_cpu: (16, 16, 32))
+        monkeypatch.setattr(attending, "_blocks_for", lambda kernel, dim, *, on_cpu: (16, 16, 32))
 
 
 class Exact:
@@ -169,7 +169,12 @@ def test_the_axis_of_the_heads_is_1_or_2():
 
 
 def test_nothing_is_spilled_at_dimension_128():
-    kernel = kernels.attention_kernel(sk.bfloat16, 128, True, 1, attending._blocks_for(128, on_cpu=False))
-    resources = force_entry(kernel.specialize(lse=sk.Tensor((None,) * 3, sk.float32)), "quick").report().resources
-
-    assert (resources.spill_store_bytes, resources.spill_load_bytes, resources.stack_bytes) == (0, 0, 0)
+    made = {
+        "forward": (kernels.attention_kernel, {"lse": sk.Tensor((None,) * 3, sk.float32)}),
+        "q": (kernels.attention_backward_q_kernel, {}),
+        "k and v": (kernels.attention_backward_kv_kernel, {}),
+    }
+    for name, (factory, types) in made.items():
+        kernel = factory(sk.bfloat16, 128, True, 1, attending._blocks_for(name, 128, on_cpu=False))
+        resources = force_entry(kernel.specialize(**types), "quick").report().resources
+        assert (resources.spill_store_bytes, resources.spill_load_bytes, resources.stack_bytes) == (0, 0, 0), name
