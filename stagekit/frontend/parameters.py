@@ -197,7 +197,7 @@ class Parameters:
             return Optional(self._with_sizes(value.inner, constexprs))
         if isinstance(value, PartsMarker):
             parts = tuple((key, self._with_sizes(part, constexprs)) for key, part in value.parts)
-            return PartsMarker(value.kind, parts, value.is_repeated)
+            return dataclasses.replace(value, parts=parts)
         if not isinstance(value, Tensor) or not any(isinstance(s, str) for s in (*value.shape, *(value.strides or ()))):
             return value
 

@@ -18,6 +18,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from stagekit.diagnostics import counted
 from stagekit.frontend.state import lookup, own_attributes, slot_names, stored
 from stagekit.frozen import frozen
@@ -26,12 +28,13 @@ from stagekit.frozen import frozen
 @frozen()
 class Form:
     """How an object holds others. kind: its class. names: of its attributes, or of the items of a NamedTuple; None: it has
-    items without names. count: of what it holds.
+    items without names. count: of what it holds. axes: of a structured array, whose parts are its fields.
     """
 
     kind: type
     names: tuple[str, ...] | None
     count: int
+    axes: int | None = None
 
     @property
     def has_items(self) -> bool:
@@ -52,6 +55,9 @@ def form_of(value: Any) -> Form | None:
         count = tuple.__len__(value)
         is_odd = bool(own_attributes(value)) or count != len(names or (None,) * count)
         return None if is_odd else Form(kind, names, count)
+    if kind is np.ndarray or hasattr(kind, "__stagekit_fields__"):
+        names = value.dtype.names
+        return None if names is None else Form(kind, names, len(names), value.ndim)
     if not is_record(kind):
         return None
     names = tuple(stored(value))
@@ -82,11 +88,17 @@ def is_computed(kind: type, name: str) -> bool:
 
 def count_slots(form: Form) -> int:
     """Return how many of the attributes, the first ones, lie in slots."""
-    return 0 if form.has_items else sum(name in slot_names(form.kind) for name in form.names or ())
+    return (
+        0
+        if form.has_items or form.axes is not None
+        else sum(name in slot_names(form.kind) for name in form.names or ())
+    )
 
 
 def held_by(value: Any, form: Form) -> tuple[Any, ...]:
     """Return what an object of this form holds, past the methods of its class."""
+    if form.axes is not None:
+        return tuple([value[name] for name in form.names or ()])
     if form.has_items:
         return tuple(tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value))
     return tuple(stored(value).values())
@@ -96,6 +108,8 @@ def put_together(form: Form, parts: Sequence[Any]) -> Any:
     """Return an object of this form, without a call of its class."""
     if form.kind is list:
         return list(parts)
+    if form.axes is not None:
+        return _of_library["structured array"](dict(zip(form.names or (), parts)), form.axes)
     if form.has_items:
         return tuple.__new__(tuple if is_native_tuple(form.kind) else form.kind, parts)
     made: Any = object.__new__(form.kind)
@@ -106,6 +120,14 @@ def put_together(form: Form, parts: Sequence[Any]) -> Any:
         else:
             vars(made)[name] = part
     return made
+
+
+_of_library: dict[str, Any] = {}
+
+
+def structured_array(cls: Any) -> None:
+    """Have kernels see structured arrays as objects of this class of the library: made of fields by name, and how many axes."""
+    _of_library["structured array"] = cls
 
 
 def place_in(outer: str, form: Form, place: int) -> str:
@@ -121,15 +143,19 @@ class PartsMarker:
     """What an annotation or an example says of an argument that holds others. kind: its class.
 
     parts: what is said of each, by its name or its place. is_repeated: the first says what each is, however many there are.
+    axes: as of a form.
     """
 
     kind: type
     parts: tuple[tuple[str | int, Any], ...]
     is_repeated: bool = False
+    axes: int | None = None
 
     def fits(self, form: Form) -> bool:
         is_free = self.is_repeated or not issubclass(self.kind, tuple)
-        return issubclass(form.kind, self.kind) and (is_free or form.count == len(self.parts))
+        return (
+            issubclass(form.kind, self.kind) and form.axes == self.axes and (is_free or form.count == len(self.parts))
+        )
 
     def __str__(self) -> str:
         if self.is_repeated:

@@ -198,7 +198,7 @@ def _own_type(value: Any) -> Typed | None:
         dtype = dtype_from_numpy(value.dtype)
         if dtype is not None:
             return ScalarArg(dtype), None
-    elif type(value) is tuple or type(value) is list:  # the commonest of those that are read by their parts
+    elif type(value) in (tuple, list) or (type(value) is np.ndarray and value.dtype.names):  # read by their parts
         return None
     elif type(value) is np.ndarray and (dtype := dtype_from_numpy(value.dtype)) is not None:
         return ArrayArg(dtype, value.ndim, value.flags.c_contiguous), CPU
@@ -272,7 +272,7 @@ def type_of_example(name: str, value: Any, outer: Sequence[Any] = ()) -> Any:
     keys: Sequence[Any] = form.names or range(form.count)
     places = [place_in(name, form, place) for place in range(form.count)]
     parts = [_part_of_example(*row, (*outer, value)) for row in zip(places, held_by(value, form))]
-    return PartsMarker(form.kind, tuple(zip(keys, parts)))
+    return PartsMarker(form.kind, tuple(zip(keys, parts)), axes=form.axes)
 
 
 def _part_of_example(name: str, value: Any, outer: Sequence[Any]) -> Any:
@@ -309,9 +309,10 @@ def default_type(meaning: Any) -> ArgType | None:
     parts = [default_type(part) for _, part in meaning.parts]
     if meaning.is_repeated or None in parts:
         return None
-    named = {key: kind for (key, _), kind in zip(meaning.parts, parts)}
-    is_by_name = not issubclass(meaning.kind, tuple | list) or is_named_tuple(meaning.kind)
-    return StructureArg(Form(meaning.kind, tuple(map(str, named)) if is_by_name else None, len(parts)), tuple(parts))  # type: ignore[arg-type]
+    names = tuple([str(key) for key, _ in meaning.parts])
+    is_by_place = issubclass(meaning.kind, tuple | list) and not is_named_tuple(meaning.kind)
+    form = Form(meaning.kind, None if is_by_place else names, len(parts), meaning.axes)
+    return StructureArg(form, tuple(parts))  # type: ignore[arg-type]
 
 
 def launch_parameter(name: str, kind: ArgType, meaning: Any, leaf: Iterator[int]) -> LaunchParameter:
@@ -326,7 +327,8 @@ def launch_parameter(name: str, kind: ArgType, meaning: Any, leaf: Iterator[int]
     said = said_of_parts(form, structure, marked_parts(form.kind))
     names = form.names or ("",) * form.count
     parts = [launch_parameter(*row, leaf) for row in zip(names, kind.parts, said)]
-    return LaunchParameter(name, ..., None, expected=form.kind, parts=tuple(parts), slots=count_slots(form))
+    expected, slots = form.kind, count_slots(form)
+    return LaunchParameter(name, ..., None, expected=expected, parts=tuple(parts), slots=slots, axes=form.axes)
 
 
 def _way_out(name: str, value: Any) -> str:

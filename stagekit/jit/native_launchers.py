@@ -209,6 +209,8 @@ def code_for(kernel: Kernel, signature: Signature | None, shape: CallShape, part
     from stagekit.backends import launcher
     from stagekit.backends.host.loader import load
 
+    if not all(map(_is_native, shape.parameters)):
+        return None
     artifact = kernel.artifact
     request = launcher.LauncherRequest.of(
         signature or artifact.signature,
@@ -241,6 +243,11 @@ def _call_parameter(parameter: LaunchParameter) -> CallParameter:
     holder = "" if parameter.parts is None else _holder(parameter.expected)
     constant = None if holder else _constant(parameter)
     return CallParameter(parameter.argument, parameter.is_declared, constant, holder, parts, parameter.slots)
+
+
+def _is_native(parameter: LaunchParameter) -> bool:
+    """Return whether native code can read an argument. The fields of a structured array are views, which only Python makes."""
+    return parameter.axes is None and all(map(_is_native, parameter.parts or ()))
 
 
 def _holder(kind: type) -> Holder:

@@ -6,6 +6,7 @@ The modules import only `stagekit`'s public names, and their functions are stage
 
 from stagekit.lib import access as access  # what `load` and the like do with tiles
 from stagekit.lib import parts as parts  # makes `A.tile` known
+from stagekit.lib import records as records  # what kernels see of structured arrays
 from stagekit.lib.collectives import block_reduce, block_scan, warp_reduce
 from stagekit.lib.creation import arange, full, zeros
 from stagekit.lib.exchange import gather, histogram

@@ -159,15 +159,8 @@ def _reader_for(kind: type) -> Reader | None:
 
 def _read_numpy(array: np.ndarray[Any, Any], _: StreamOf | None) -> ArrayView:
     dtype = dtype_from_numpy(array.dtype) or str(array.dtype)
-    strides = element_strides(array.shape, array.strides, array.itemsize)
+    strides = views.element_strides(array.shape, array.strides, array.itemsize)
     return ArrayView(address_of(array), array.shape, strides, dtype, CPU, array.flags.writeable)
-
-
-def element_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
-    """Return byte strides as element strides; None if one along several elements is not a whole number of elements."""
-    if itemsize == 0 or any(step % itemsize for size, step in zip(shape, strides) if size > 1):
-        return None
-    return tuple(step // itemsize for step in strides)
 
 
 def _read_torch(tensor: Any, stream_of: StreamOf | None) -> ArrayView:
@@ -200,7 +193,7 @@ def _read_cuda_interface(array: Any, _: StreamOf | None) -> ArrayView:
     numpy_dtype = np.dtype(interface["typestr"])
     shape = tuple(interface["shape"])
     strides = interface.get("strides")
-    steps = views.c_strides(shape) if strides is None else element_strides(shape, strides, numpy_dtype.itemsize)
+    steps = views.c_strides(shape) if strides is None else views.element_strides(shape, strides, numpy_dtype.itemsize)
     dtype = dtype_from_numpy(numpy_dtype) or str(numpy_dtype)
     device = Device("cuda", driver.device_of_address(address) if address else 0)
     return ArrayView(address, shape, steps, dtype, device, not is_read_only, stream=interface.get("stream"))

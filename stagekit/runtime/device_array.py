@@ -131,14 +131,69 @@ class DeviceArray:
         return views.wrap(self.__stagekit_view__(), owner=self)
 
 
+class StructuredDeviceArray:
+    """A structured array in the memory of one GPU, from `to_device`, or a field of one: `a["x"]`. strides: in bytes."""
+
+    __stagekit_fields__ = True  # a kernel takes what has fields field by field
+
+    def __init__(
+        self,
+        memory: DeviceArray,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        offset: int = 0,
+    ) -> None:
+        self._memory, self._offset = memory, offset
+        self.dtype, self.shape, self.strides, self.device = dtype, shape, strides, memory.device
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.dtype} {self.shape} on cuda:{self.device}>"
+
+    def __getitem__(self, name: str) -> StructuredDeviceArray:
+        """Return a field, in the same memory. One that is an array itself has its axes behind those of this one."""
+        fields: Any = self.dtype.fields
+        dtype, offset = fields[name][:2]
+        inner = np.empty(dtype.shape, dtype.base)
+        shape, strides = (*self.shape, *inner.shape), (*self.strides, *inner.strides)
+        kind = StructuredDeviceArray if dtype.base.names else DeviceField
+        return kind(self._memory, dtype.base, shape, strides, self._offset + offset)
+
+    @hide_frames
+    def to_host(self) -> np.ndarray[Any, Any]:
+        """Return a copy in host memory, after everything that was launched on the device has ended."""
+        return np.ndarray(self.shape, self.dtype, self._memory.to_host().data, self._offset, self.strides)
+
+
+class DeviceField(StructuredDeviceArray):
+    """The numbers of one field of a structured array on a GPU."""
+
+    def __stagekit_view__(self) -> ArrayView:
+        """Return what `args.py` reads."""
+        strides = views.element_strides(self.shape, self.strides, self.dtype.itemsize)
+        dtype = dtype_from_numpy(self.dtype) or str(self.dtype)
+        device = Device("cuda", self.device)
+        return ArrayView(self._memory._address + self._offset, self.shape, strides, dtype, device, is_writable=True)
+
+
 @hide_frames
-def to_device(array: Any, device: int = 0) -> DeviceArray:
-    """Copy a NumPy array, or anything that NumPy makes one of, to a GPU."""
+def to_device(array: Any, device: int = 0) -> Any:
+    """Copy a NumPy array, or anything that NumPy makes one of, to a GPU: a `DeviceArray`, of a structured one its like."""
     driver.device_number(to_device, device)
     try:
         host = np.asarray(array, order="C")
     except (TypeError, ValueError) as error:
         raise wrong_arguments(to_device, f"NumPy makes no array of `array`: {error}") from None
+    if host.dtype.names:
+        memory = to_device(np.frombuffer(host.tobytes(), np.uint8), device)
+        return StructuredDeviceArray(memory, host.dtype, host.shape, host.strides)
     placed = empty(host.shape, host.dtype, device)
     if placed.nbytes:
         with driver.on_device(device):

@@ -111,7 +111,7 @@ class WrongStride(Diagnostic):
 class UnevenStrides(Diagnostic):
     title = "Strides are not whole elements"
     label = "`{name}`: expected steps of whole elements of {dtype}, got {received} with gaps of part of an element"
-    help = "a view into a structured array is one such; copy it with {name}.copy()"
+    help = "a field of a structured array may be one: make its dtype by `np.dtype(..., align=True)`, or copy the field"
 
 
 class Misaligned(Diagnostic):

@@ -351,7 +351,7 @@ class LaunchParameter:
     which must be `expected`. is_declared: its annotation fixes the dtype.
 
     parts: of one that holds others, whose class is `expected`. Of a dataclass each has the name of an attribute; the first
-    `slots` of these lie in slots.
+    `slots` of these lie in slots. axes: of a structured array.
     """
 
     name: str
@@ -361,6 +361,7 @@ class LaunchParameter:
     expected: Any = None
     parts: tuple[LaunchParameter, ...] | None = None
     slots: int = 0
+    axes: int | None = None
 
     def objects_of_parts(self) -> Iterator[Any]:
         """Yield the objects that native code compares parts with, in the order in which it reads them."""

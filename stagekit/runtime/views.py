@@ -74,6 +74,13 @@ def c_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def element_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
+    """Return byte strides as element strides; None if one along several elements is not a whole number of elements."""
+    if itemsize == 0 or any(step % itemsize for size, step in zip(shape, strides) if size > 1):
+        return None
+    return tuple(step // itemsize for step in strides)
+
+
 # DLPack's structs ---------------------------------------------------------------------------------------------------
 
 _KINDS: dict[int, DeviceKind] = {ON_CPU: "cpu", ON_CUDA: "cuda", 3: "pinned", 13: "managed"}

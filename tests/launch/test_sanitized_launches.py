@@ -72,7 +72,7 @@ def test_each_way_of_launching_raises_what_is_found(
 def test_preparing_in_a_session_refuses_what_a_launch_would() -> None:
     with sk.sanitize() as watch:
         with pytest.raises(sk.ArgumentError, match="`out`"):
-            mark.prepare[1, 4]([1.0], 1.0)
+            mark.prepare[1, 4]({}, 1.0)
         with pytest.raises(sk.LaunchError):
             mark.prepare(np.zeros(4, np.float32), 1.0)
 
