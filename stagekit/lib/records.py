@@ -53,13 +53,13 @@ class StructuredArray:
             return _field(self._fields, index)
         places = index if isinstance(index, tuple) else (index,)
         if len(places) == self.ndim and not any(isinstance(each, slice) or each is ... for each in places):
-            return Record(self._fields, places)
+            return ArrayRecord(self._fields, places)
         kept = self.ndim - sum(1 for each in places if not (isinstance(each, slice) or each is ...))
         return StructuredArray({name: field[index] for name, field in self._fields.items()}, kept)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         element = self[index]
-        if not isinstance(element, Record):
+        if not isinstance(element, ArrayRecord):
             sk._refuse_index("a whole field, or a slice, of a structured array", "assign elements in a loop")
         _assign(element, value)
 
@@ -67,7 +67,7 @@ class StructuredArray:
         return f"a structured array with the fields {', '.join(self._fields)}"
 
 
-class Record:
+class ArrayRecord:
     """One element of a structured array. Reading a field loads it, assigning stores it."""
 
     def __init__(self, fields: Fields, places: tuple[Any, ...]) -> None:
@@ -114,10 +114,10 @@ def _put(field: Any, places: tuple[Any, ...], value: Any) -> None:
         field[places] = value
 
 
-def _assign(element: Record, value: Any) -> None:
+def _assign(element: ArrayRecord, value: Any) -> None:
     """Write all fields: from an element with the same ones, or from a tuple."""
     names = [*element._fields]
-    is_alike = isinstance(value, Record) and [*value._fields] == names
+    is_alike = isinstance(value, ArrayRecord) and [*value._fields] == names
     if not is_alike and not (isinstance(value, tuple) and len(value) == len(names)):
         sk.static_assert(
             False,
