@@ -77,8 +77,12 @@ def is_native_tuple(kind: type) -> bool:
 
 
 def is_record(kind: type) -> bool:
-    """Return whether objects of this class are what their attributes are: those of a dataclass that derives from no built-in."""
-    return dataclasses.is_dataclass(kind) and kind.__new__ is object.__new__
+    """Return whether objects of this class are what their attributes are: those of a dataclass that derives from no built-in.
+
+    One of this package's, such as an operation or a dtype, is a value.
+    """
+    is_ours = str(kind.__module__).partition(".")[0] == "stagekit"
+    return dataclasses.is_dataclass(kind) and kind.__new__ is object.__new__ and not is_ours
 
 
 def is_computed(kind: type, name: str) -> bool:

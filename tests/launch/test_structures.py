@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -265,6 +266,62 @@ def test_numbers_never_retrace_and_constants_do_once() -> None:
     kernel[1, LENGTH](Marked(x, 1, Mode.ADD), out)
 
     assert 2 == len(list(kernel._distinct_variants()))
+
+
+def _triple(x):
+    return x * 3
+
+
+def test_functions_dtypes_and_enums_are_static_parts() -> None:
+    """Also what is a dataclass inside, as our own operations are."""
+    out = np.ones(1, np.float32)
+
+    @sk.jit
+    def kernel(steps, out):
+        for function, dtype, mode, factor in steps:
+            value = dtype(function(out[0]) * factor)
+            out[0] = value if mode is Mode.ADD else -value
+
+    for _ in range(3):
+        out[0] = 1
+        kernel[1, 1]([(_triple, sk.int32, Mode.ADD, 2), (sk.sqrt, sk.float64, Mode.SUBTRACT, 1.0)], out)
+        assert np.float32(-np.sqrt(np.float32(6))) == out[0]
+
+
+def test_defaults_hold_others_too() -> None:
+    out = np.zeros(1, np.float32)
+
+    @sk.jit
+    def kernel(out, pair=(1, 2.5), *, more=Pair(3, None)):
+        out[0] = pair[0] + pair[1] + more.one
+
+    for _ in range(3):
+        kernel[1, 1](out)
+        assert 6.5 == out[0]
+        kernel[1, 1](out, (2, 3), more=Pair(1, None))
+        assert 6 == out[0]
+
+
+def test_python_takes_them_apart_and_makes_others() -> None:
+    out = np.zeros(4, np.float32)
+
+    @sk.jit
+    def kernel(record, pairs, out, flag):
+        match record:
+            case Record(one, other):
+                out[0] = one[0] * other
+        kept = record
+        for k in range(3):
+            kept = dataclasses.replace(kept, other=kept.other + k)
+        out[1] = kept.other
+        first, *rest = pairs
+        chosen = rest[0] if flag else first
+        out[2] = chosen.one + len(pairs)
+        out[3] = sum(pair.other for pair in pairs)
+
+    kernel[1, 1](Record(np.full(1, 2, np.float32), 4), (Pair(1, 2), Pair(3, 4)), out, True)
+
+    assert [8, 7, 5, 6] == out.tolist()
 
 
 def test_a_changed_leaf_is_seen_by_the_next_launch() -> None:
