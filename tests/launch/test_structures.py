@@ -268,6 +268,9 @@ def test_numbers_never_retrace_and_constants_do_once() -> None:
     assert 2 == len(list(kernel._distinct_variants()))
 
 
+MORE = Pair(3, None)
+
+
 def _triple(x):
     return x * 3
 
@@ -292,7 +295,7 @@ def test_defaults_hold_others_too() -> None:
     out = np.zeros(1, np.float32)
 
     @sk.jit
-    def kernel(out, pair=(1, 2.5), *, more=Pair(3, None)):
+    def kernel(out, pair=(1, 2.5), *, more=MORE):
         out[0] = pair[0] + pair[1] + more.one
 
     for _ in range(3):
