@@ -288,5 +288,6 @@ def nesting(block: Block) -> int:
 
 def has_effect(each: Op, *effects: Effect) -> bool:
     """Return whether `each`, or an op nested in it, has one of `effects`."""
-    wanted = frozenset(effects)
-    return bool(each.effects & wanted) or any(inner.effects & wanted for b in each.bodies() for inner in walk(b))
+    if each.BODY_FIELDS and each.effects.isdisjoint(effects):
+        return any(not inner.effects.isdisjoint(effects) for body in each.bodies() for inner in walk(body))
+    return not each.effects.isdisjoint(effects)

@@ -133,12 +133,15 @@ address_of: Callable[[_Array], int] = (
 """Return the address of an array's first element. Reading it from the object costs a tenth of NumPy's own attribute."""
 
 
+_SWITCHES = {"target_switch": config.TARGET, "sanitize_switch": config.SANITIZE, "threads_switch": config.THREADS}
+
+
 def _environment() -> dict[bytes, bytes] | None:
     """Return the dict in which `os.environ` keeps its variables, or None if that is not a plain dict of bytes."""
     variables = getattr(os.environ, "_data", None)
-    if type(variables) is not dict or len(variables) != len(os.environ):
+    if type(variables) is not dict or len(variables) != len(os.environ) or not {*map(type, variables)} <= {bytes}:
         return None
-    is_plain = all(type(n) is bytes and n.decode(errors="surrogateescape") in os.environ for n in variables)
+    is_plain = all((switch.name in os.environ) == (switch.name.encode() in variables) for switch in _SWITCHES.values())
     return variables if is_plain else None
 
 
@@ -226,7 +229,6 @@ class Process:
 
 
 def _known_objects() -> dict[str, Any]:
-    switches = {"target_switch": config.TARGET, "sanitize_switch": config.SANITIZE, "threads_switch": config.THREADS}
     return {
         "none": None,
         "true": True,
@@ -235,7 +237,7 @@ def _known_objects() -> dict[str, Any]:
         "float": float,
         "ndarray": np.ndarray,
         "environment": _environment(),
-        **{name: switch.name.encode() for name, switch in switches.items()},
+        **{name: switch.name.encode() for name, switch in _SWITCHES.items()},
         "modules": sys.modules,
         "torch_name": sys.intern("torch"),
         "is_neg_name": sys.intern("is_neg"),

@@ -14,6 +14,7 @@ the kernel with a fault. Blocks of several warps: `blockflow.py`.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 
 from stagekit import dtypes
@@ -32,9 +33,9 @@ _LANE_NUMBERS = constant_vector("i32", tuple(range(LANES)))
 
 # Each rule: (own lane, argument) -> source lane, for numbers; one outside of the lane's `width` means the lane's own.
 _SOURCES: dict[Native, Callable[[int, int], int]] = {
-    Native.SHUFFLE_UP: lambda lane, argument: lane - argument,
-    Native.SHUFFLE_DOWN: lambda lane, argument: lane + argument,
-    Native.SHUFFLE_XOR: lambda lane, argument: lane ^ argument,
+    Native.SHUFFLE_UP: operator.sub,
+    Native.SHUFFLE_DOWN: operator.add,
+    Native.SHUFFLE_XOR: operator.xor,
 }
 # The same as LLVM code on vectors of i32; of `shfl_sync`, counted from the first of the `width`.
 _SOURCE_CODE: dict[Native, str] = {

@@ -293,9 +293,9 @@ class _Planner:
         if len(op.results) != 1 or op.result not in self.plan.varying or not self._is_cheap(op):
             return
         varying = [v for v in op.operands() if v in self.plan.varying]
-        if not all(v in self.plan.makers for v in varying):
+        if not self.plan.makers.keys() >= set(varying):
             return
-        depth = 1 + max((self.depths[v] for v in varying), default=0)
+        depth = 1 + max(map(self.depths.__getitem__, varying), default=0)
         if depth <= MAX_RECOMPUTED_DEPTH:
             self.depths[op.result] = depth
             self.plan.makers[op.result] = op

@@ -83,7 +83,7 @@ def stretches_of(pattern: Pattern, lanes_on: int) -> tuple[Stretch, ...] | None:
     """Return the stretches that hold the elements of the lanes of `lanes_on`, or None if there are too many."""
     elements = _elements(pattern, lanes_on)
     found = []
-    for steps in dict.fromkeys(steps for _, steps in elements.values()):
+    for steps in dict.fromkeys([steps for _, steps in elements.values()]):
         offsets = {lane: offset for lane, (offset, of) in elements.items() if of == steps}
         for first, last in _clusters(sorted(set(offsets.values()))):
             count = min(last - first + 1, LANES)
@@ -98,8 +98,8 @@ def stretches_of(pattern: Pattern, lanes_on: int) -> tuple[Stretch, ...] | None:
 def _elements(pattern: Pattern, lanes_on: int) -> dict[int, Element]:
     """Return the element of each lane that is on."""
     offsets, scaled = pattern
-    lanes = [lane for lane in range(LANES) if lanes_on >> lane & 1]
-    return {lane: (offsets[lane], tuple([steps[lane] for steps in scaled])) for lane in lanes}
+    steps = [*zip(*scaled)] or [()] * LANES
+    return {lane: (offsets[lane], steps[lane]) for lane in range(LANES) if lanes_on >> lane & 1}
 
 
 def _clusters(offsets: list[int]) -> Iterator[tuple[int, int]]:
