@@ -42,10 +42,11 @@ def grid_sync(state: Any) -> None:
         while (sk.load(state.ptr_to(0), order="acquire") ^ before) & _FLAG == 0:
             if ended != 0:  # and the arrivals that came before its end do not suffice
                 break
-            sk.nanosleep(32)
             ended = sk.load(state.ptr_to(1), order="acquire")
+            if ended == 0:
+                sk.nanosleep(32)
         is_complete = (sk.load(state.ptr_to(0), order="acquire") ^ before) & _FLAG != 0
-        assert is_complete, f"grid_sync: {ended} of {blocks} blocks ended without it"
+        assert is_complete, f"grid_sync: {ended} of {blocks} blocks have ended and will not come"
     sk.syncthreads()
 
 

@@ -12,7 +12,6 @@ blocks run in the calling thread.
 from __future__ import annotations
 
 import ctypes
-import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +27,7 @@ from stagekit.runtime.kernel import Buffer, Kernel, LaunchOther, Packer, size_wo
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize
 from stagekit.runtime.native_process import PreparedLaunch, State
 from stagekit.runtime.records import RecordBuffer, report
+from stagekit.runtime.whole_grid import MOST_AT_ONCE, run_at_once
 from stagekit.signature import slot_offsets
 
 _ENTRY_TYPE = ctypes.CFUNCTYPE(
@@ -35,9 +35,6 @@ _ENTRY_TYPE = ctypes.CFUNCTYPE(
 )
 
 _WORTH_A_POOL_NS = 20_000_000  # about what it takes to make one
-
-
-MOST_AT_ONCE = 1024  # threads of the machine for the blocks of one launch
 
 
 def _scratch(scratch_bytes: int) -> tuple[Any, int]:
@@ -110,31 +107,17 @@ class CpuKernel(Kernel):
         return done, fault
 
     def _all_at_once(self, slots: int, grid: int, blocks: int, scratch_bytes: int) -> int:
-        """Run each block in a thread of its own, since they wait for each other; return a fault of one of them, or 0.
-
-        One that ends by a fault counts as ended for those that wait, as `lib/grids.py` has it.
-        """
+        """Run blocks that wait for each other; return a fault of one of them, or 0."""
         if blocks > MOST_AT_ONCE:
             raise LaunchError(GridTooLarge(self._name, blocks, "the CPU", MOST_AT_ONCE))
+
+        def run(block: int) -> int:
+            _memory, scratch = _scratch(scratch_bytes)
+            return int(self._entry(slots, grid, block, block + 1, scratch))
+
         (place,) = self.artifact.grid_state
-        address = ctypes.c_uint64.from_address(slots + slot_offsets(self.artifact.signature.slots)[place]).value
-        state, faults = (ctypes.c_uint32 * 2).from_address(address), [0] * blocks
-
-        def run(block: int) -> None:
-            memory, scratch = _scratch(scratch_bytes)
-            faults[block] = self._entry(slots, grid, block, block + 1, scratch)
-            del memory  # it was in use until now
-            if faults[block]:
-                state[1] += 1
-
-        threads = [threading.Thread(target=run, args=(block,)) for block in range(blocks)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if any(faults):
-            state[:] = [0, 0]
-        return max(faults)
+        state = ctypes.c_uint64.from_address(slots + slot_offsets(self.artifact.signature.slots)[place])
+        return run_at_once(run, blocks, state.value)
 
     def _record(self, slots: int, grid: int, blocks: int, shared_bytes: int) -> None:
         """Run a kernel that writes records. Its last parameter is record memory that no other launch uses meanwhile."""
@@ -145,8 +128,10 @@ class CpuKernel(Kernel):
         buffer = Buffer([self._slots_end, self._slots_end + WORD])
         ctypes.memmove(buffer.address, slots, self._slots_end)
         buffer.memory[-1] = records.address
+        self._run(
+            buffer.address, grid, blocks, shared_bytes
+        )  # if it fails, the next launch shall not find these records
         try:
-            self._run(buffer.address, grid, blocks, shared_bytes)
             report(records, self.artifact.record_sites)
         finally:
             self._free_records.append(records)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+
 import numpy as np
 import pytest
 
@@ -69,7 +72,7 @@ def some_miss_a_barrier(state, out):
 def test_a_block_that_never_comes_is_reported(target):
     state, out = np.zeros(2, np.uint32), np.zeros(3, np.int32)
 
-    with pytest.raises(sk.KernelAssertionError, match="grid_sync: 1 of 3 blocks ended without it"):
+    with pytest.raises(sk.KernelAssertionError, match="of 3 blocks have ended and will not come"):
         sk.compile(some_stay_away, target)[3, 32](state, out)
     assert out.tolist() == [1, 1, 1]
     assert state.tolist() == [0, 0]  # ready for the next launch
@@ -80,6 +83,41 @@ def test_a_block_that_ends_by_a_fault_lets_nobody_wait():
 
     with pytest.raises(sk.BarrierError):
         some_miss_a_barrier[3, 64](state, np.zeros(1, np.int32))
+    assert state.tolist() == [0, 0]
+
+
+def test_a_launch_that_is_interrupted_ends_and_harms_no_later_one():
+    arrays = [np.arange(90), np.zeros(90, np.int64), np.zeros(2, np.uint32)]
+    smooth[3, 64](*arrays, 1)  # compiles
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.02)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            smooth[3, 64](*arrays, 20_000)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+    assert arrays[2].tolist() == [0, 0]
+    a = arrays[0].copy()
+    smooth[3, 64](*arrays, 1)  # no record of the other launch is reported
+    np.testing.assert_array_equal(arrays[0], np.roll(a, 1) + np.roll(a, -1))
+
+
+def test_without_threads_enough_nobody_waits(monkeypatch):
+    start, started = threading.Thread.start, []
+
+    def start_two(thread):
+        if len(started) == 2:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_two)
+    state = np.zeros(2, np.uint32)
+
+    with pytest.raises(RuntimeError, match="new thread"):
+        smooth[3, 64](np.arange(90), np.zeros(90, np.int64), state, 3)
     assert state.tolist() == [0, 0]
 
 

@@ -169,6 +169,12 @@ class Drawing:
         )
         return [["vote", self.variable(), kind, self.variable(), self.random.randint(0, 300)]]
 
+    def group(self, depth: int) -> list[Tree]:
+        """Combine over lanes: neighbours, or those of a warp that agree on a number."""
+        kind, size = self.random.choice(("tiled", "labeled")), self.random.choice((1, 2, 4, 8, 16, 32))
+        method = self.random.choice(("reduce", "scan", "shfl_up", "ballot"))
+        return [["group", self.variable(), kind, size, method, self.variable()]]
+
     def agree(self, depth: int) -> list[Tree]:
         """A barrier that counts."""
         self.barrier()
@@ -218,7 +224,9 @@ _PLAIN: tuple[_Form, ...] = (
     *(Drawing.count, Drawing.counted, Drawing.total, Drawing.agree, Drawing.sync, Drawing.branch, Drawing.each),
     Drawing.local,
 )
-_OF_WHOLE_WARPS: tuple[_Form, ...] = (*(Drawing.shuffle, Drawing.shuffle, Drawing.vote, Drawing.near, Drawing.near),)
+_OF_WHOLE_WARPS: tuple[_Form, ...] = (
+    *(Drawing.shuffle, Drawing.shuffle, Drawing.vote, Drawing.group, Drawing.near, Drawing.near),
+)
 _ALONE: tuple[_Form, ...] = (Drawing.let, Drawing.let, Drawing.total, Drawing.local)
 _NESTED: tuple[_Form, ...] = (Drawing.loop, Drawing.block_branch)
 
@@ -320,6 +328,9 @@ _TEXT: dict[str, Callable[..., Any]] = {
         [f"v{v} = {_small(f'v{v} + sk.int64(sk.{kind}(FULL, sk.{dtype}(v{w}), {n}))')}"],
     ),
     "vote": lambda v, kind, w, n: ([f"v{v} = {_small(f'v{v} + sk.int64(sk.{kind}(FULL, {_voted(kind, w, n)}))')}"],),
+    "group": lambda v, kind, size, method, w: (
+        [f"v{v} = {_small(f'v{v} + sk.int64({_group(kind, size, v)}.{_combined(method, w)})')}"],
+    ),
     "agree": lambda v, kind, w, n: ([f"v{v} = {_small(f'v{v} + sk.int64(sk.{kind}(v{w} > {n}))')}"],),
     "barrier": lambda: (["sk.syncthreads()"],),
     "syncwarp": lambda: (["sk.syncwarp()"],),
@@ -339,6 +350,19 @@ def _counter(operation: str, n: int, v: int) -> str:
 
 def _total_place(operation: str, n: int, v: int) -> str:
     return f"{OPERATIONS.index(operation) * TOTALS} + block * {COUNTERS} + (v{v} * {n} & {COUNTERS - 1})"
+
+
+def _group(kind: str, size: int, v: int) -> str:
+    tiles = f"sk.tiled_partition({size})"
+    return tiles if kind == "tiled" else f"sk.labeled_partition(v{v} % 3, {tiles})"
+
+
+def _combined(method: str, w: int) -> str:
+    """A function whose operands may not be exchanged: the targets combine in one order."""
+    if method == "ballot":
+        return f"ballot(v{w} % 2 == 0)"
+    operand = "1" if method == "shfl_up" else f"lambda a, b: a * 3 + b & {MASK}"
+    return f"{method}(sk.int32(v{w}), {operand})"
 
 
 def _voted(kind: str, w: int, n: int) -> str:
