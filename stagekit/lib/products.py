@@ -13,7 +13,7 @@ from typing import Any
 import stagekit as sk
 from stagekit.lib.axes import held
 from stagekit.lib.conversion import Scratch, best_gap, strides_of, wait
-from stagekit.lib.fragments import INSTRUCTIONS, Sharing, in_memory, multiplied, sharing_for
+from stagekit.lib.fragments import INSTRUCTIONS, Sharing, in_memory, matrix_of, multiplied, sharing_for
 from stagekit.lib.layout import WARP, Digit, Layout, layout_of
 from stagekit.lib.placing import layout_for
 from stagekit.lib.reductions import sum_dtype
@@ -46,8 +46,13 @@ def dot(a: Tile, b: Tile, acc: Tile | None = None, precision: str = "ieee", whol
     sharing = None if sk._is_for_cpu() else _sharing(a, (m, n, k), precision, memory.threads, whole_rows=whole_rows)
     if sharing is not None:
         return _by_warps(sharing, a, b, total)
-    layout = of_product((m, n), memory.threads, 1 if sk._is_for_cpu() else max(_VECTOR_BYTES // dtype.itemsize, 1))
+    kept = matrix_of(a)
+    is_apart = kept is not None and kept.strides[1] == COLUMN
+    most = 1 if sk._is_for_cpu() else max(_VECTOR_BYTES // dtype.itemsize, 1)
+    layout = of_product((m, n), memory.threads, most, is_apart=is_apart)
     total = total.at(layout)
+    if at_hand := _kept_rows(a, b, layout, dtype):
+        return total.like(_HeldBlock(total, *at_hand).after(k))
     left, right = (_Rows(each, layout, axis, dtype) for axis, each in enumerate((a.trans(), b)))
     wait(layout.threads)
     parts = _HeldBlock(total, left, right).after(k)
@@ -123,13 +128,15 @@ def _checked(a: Any, b: Any, acc: Any, precision: Any) -> sk.DType:
     return dtype
 
 
-def of_product(shape: tuple[int, ...], threads: int, most: int) -> Layout:
+def of_product(shape: tuple[int, ...], threads: int, most: int, *, is_apart: bool = False) -> Layout:
     """Return the layout in which each thread holds a block of a matrix, about as high as wide, whose rows are vectors.
 
-    most: elements of a vector; 1 where the lanes of a warp are one, which hold neighbours of a row then.
+    most: elements of a vector; 1 where the lanes of a warp are one, which hold neighbours of a row then. is_apart: the rows of a
+    thread are not neighbours, but its lane's are: so they are read from a matrix by rows without bank conflicts.
     """
     rows, columns = shape
     height, width = (math.gcd(extent, most) for extent in shape)
+    height = 1 if is_apart else height
     ideal = WARP if most == 1 else 1 << max(round(math.log2(threads * columns / rows) / 2), 0)
     most_threads = 1 << (-(-columns // width) - 1).bit_length()
     across = math.gcd(threads, 1 << (min(ideal, most_threads).bit_length() - 1))
@@ -172,10 +179,47 @@ class _Rows:
         return [sk._load_vector(place, self.width, self.align, mask=mask) for place, mask in zip(places, masks)]
 
 
+def _kept_rows(a: Tile, b: Tile, layout: Layout, dtype: sk.DType) -> tuple[_KeptRows, _KeptRows] | None:
+    """Return the rows of operands that are in shared memory already, of which every thread has as many; None for others."""
+    left, right = matrix_of(a), matrix_of(b)
+    is_even = layout.count * layout.threads == layout.extent and not layout.has_copies
+    if left is None or right is None or a.dtype is not dtype or layout.width == 1 or not is_even:
+        return None
+    if any(each.columns % layout.width or each.per_chunk % layout.width for each in (left, right)):
+        return None
+    return _KeptRows(left, layout, 0), _KeptRows(right, layout, 1)
+
+
+class _KeptRows:
+    """An operand that is in shared memory, a row of it for each index of the common axis. axis: as in `_Rows`.
+
+    Where elements along the common axis lie side by side, a vector has those of some rows, which are kept until they are wanted.
+    """
+
+    def __init__(self, matrix: Matrix, layout: Layout, axis: int) -> None:
+        self.matrix, self.width = matrix, layout.width
+        self.align = layout.width * matrix.dtype.itemsize
+        self.is_along = matrix.strides[1 - axis] == COLUMN
+        self.first = layout.first([axis])[axis]
+        self.offsets = list(dict.fromkeys(offset[axis] for offset in layout.offsets))
+        self.known: list[list[Traced]] = []
+
+    def row(self, number: int) -> list[Traced]:
+        """Return this thread's part of a row, as vectors, or as numbers."""
+        if not self.is_along:
+            return [self._vector(number, _ADD(self.first, o)) for o in self.offsets[:: self.width]]
+        if number % self.width == 0:
+            self.known = [sk._lanes(self._vector(_ADD(self.first, o), number)) for o in self.offsets]
+        return [lanes[number % self.width] for lanes in self.known]
+
+    def _vector(self, row: Traced, column: Traced) -> Traced:
+        return sk._load_vector(self.matrix.at(row, column), self.width, self.align)
+
+
 class _HeldBlock:
     """The block of the result that a thread holds. It begins as `total`; `after` adds rows of the operands."""
 
-    def __init__(self, total: Tile, left: _Rows, right: _Rows) -> None:
+    def __init__(self, total: Tile, left: _Rows | _KeptRows, right: _Rows | _KeptRows) -> None:
         self.left, self.right = left, right
         self.parts = list(total.vectors_of(total)) if total.layout.width > 1 else total.elements
         self.is_float = total.dtype.is_float
@@ -183,10 +227,17 @@ class _HeldBlock:
     def after(self, rows: int) -> list[Traced]:
         for number in range(rows):
             column = [each for part in self.left.row(number) for each in sk._lanes(part)]
-            row = self.right.row(number)
+            row = self._in_parts(self.right.row(number))
             pairs = [(x, y) for x in column for y in row]
             self.parts = [self.added(x, y, sum_) for (x, y), sum_ in zip(pairs, self.parts, strict=True)]
         return self.parts
+
+    def _in_parts(self, row: list[Traced]) -> list[Traced]:
+        """Return a row as the vectors that the sums are held in."""
+        width = self.right.width
+        return (
+            row if len(row) * width == len(self.right.offsets) else sk._in_vectors(row, [width] * (len(row) // width))
+        )
 
     def added(self, x: Traced, y: Traced, sum_: Traced) -> Traced:
         return sk.fma(y, x, sum_) if self.is_float else _ADD(_MULTIPLY(y, x), sum_)

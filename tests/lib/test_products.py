@@ -158,9 +158,11 @@ def test_what_does_not_fit_is_refused_in_words(program, name, hint) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(*[st.integers(1, 130)] * 2, st.sampled_from([1, 7, 32, 96, 128, 256]), st.sampled_from([1, 2, 4, 8]))
-def test_a_thread_holds_a_block_of_a_product(rows, columns, threads, most) -> None:
-    layout = of_product((rows, columns), threads, most)
+@given(
+    *[st.integers(1, 130)] * 2, st.sampled_from([1, 7, 32, 96, 128, 256]), st.sampled_from([1, 2, 4, 8]), st.booleans()
+)
+def test_a_thread_holds_a_block_of_a_product(rows, columns, threads, most, is_apart) -> None:
+    layout = of_product((rows, columns), threads, most, is_apart=is_apart)
     held = enumerated(layout)
 
     assert sorted(held[held >= 0]) == [*range(rows * columns)]
