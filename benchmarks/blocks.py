@@ -5,14 +5,15 @@
 Needs a GPU, torch and Triton. All three alternate in one process; before each launch the L2 cache is overwritten, and CUDA events
 stand around it. Triton runs with the best of 1 to 16 warps, found for each row before, ours without choices. TB/s: of what must
 be read and written, by the median time. ratio: Triton's time by ours in the same round, median and quartiles over all rounds;
-above 1 ours is faster. mean: the geometric mean of the ratios of a kernel; its interval is the 95 % of a bootstrap over rounds.
-Results are compared with torch's first. What it prints is a table in Markdown. compilers: how many processes first compile all of
+above 1 ours is faster. mean: the geometric mean of the ratios of a kernel, when it is measured; its interval is the 95 % of a
+bootstrap over rounds. Results are compared with torch's first. What it prints is a table in Markdown. compilers: how many processes first compile all of
 Triton's kernels, into its cache, which takes most of the time.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import sys
@@ -235,8 +236,8 @@ def mean_text(name: str, rows: Sequence[Row]) -> str:
     """Return the geometric mean of the ratios of some rows, its interval, and the least of them."""
     middle, low, high = mean_with_interval([row.ratios for row in rows])
     least = min(rows, key=lambda row: float(np.median(row.ratios)))
-    where = f"{least.kernel} {least.shape[0]}×{least.shape[1]} {least.dtype}"
-    return f"| {name} | {middle:.3f} | {low:.3f} to {high:.3f} | {np.median(least.ratios):.3f}, {where} |\n"
+    where = f"least {np.median(least.ratios):.3f}, {least.kernel} {least.shape[0]}×{least.shape[1]} {least.dtype}"
+    return f"| **{name}**, mean; {where} | | | | | **{middle:.3f}** | interval {low:.3f} to {high:.3f} |\n"
 
 
 def main() -> None:
@@ -259,14 +260,14 @@ def main() -> None:
         compile_in_processes(cases, options.compilers)
     machine = describe("cuda")
     sys.stdout.write(f"{machine}\n\n| | stagekit | Triton | torch | warps | ratio | quartiles |\n{'|---' * 7}|\n")
-    rows = []
-    for case in cases:
-        rows.append(run(*case, rounds))
-        sys.stdout.write(rows[-1].text())
-        sys.stdout.flush()
-    sys.stdout.write(f"\n| | mean | interval | least |\n{'|---' * 4}|\n")
-    for kernel in kernels:
+    rows = list[Row]()
+    for kernel, of_kernel in itertools.groupby(cases, key=lambda case: case[0]):
+        for case in of_kernel:
+            rows.append(run(*case, rounds))
+            sys.stdout.write(rows[-1].text())
+            sys.stdout.flush()
         sys.stdout.write(mean_text(kernel, [row for row in rows if row.kernel == kernel]))
+        sys.stdout.flush()
     sys.stdout.write(mean_text("all", rows))
     if options.json:
         found = [{**vars(row), "ratio": float(np.median(row.ratios))} for row in rows]
