@@ -101,3 +101,21 @@ def two_names_of_one_array(A, B):
     i = thread("x")
     A[i] = 1.0 + i
     B[i] = A[(i + 32) % 64]
+
+
+@fault("GRID_RACE", "of `a`", (4, 32), {"a": ints(4), "out": ints(4)})
+def neighbours_read_without_a_grid_barrier(a, out):
+    b = block("x")
+    if thread("x") == 0:
+        a[b] = sk.int32(b)
+        out[b] = a[(b + 1) % 4]
+
+
+@clean((4, 32), lambda: {"a": np.zeros(4, np.int32), "out": np.zeros(4, np.int32), "state": np.zeros(2, np.uint32)})
+def neighbours_read_behind_a_grid_barrier(a, out, state):
+    b = block("x")
+    if thread("x") == 0:
+        a[b] = sk.int32(b)
+    sk.grid_sync(state)
+    if thread("x") == 0:
+        out[b] = a[(b + 1) % 4]
