@@ -6,8 +6,8 @@ Needs a GPU, torch and Triton. All three alternate in one process; before each l
 stand around it. Triton runs with the best of 1 to 16 warps, found for each row before, ours without choices. TB/s: of what must
 be read and written, by the median time. ratio: Triton's time by ours in the same round, median and quartiles over all rounds;
 above 1 ours is faster. mean: the geometric mean of the ratios of a kernel, when it is measured; its interval is the 95 % of a
-bootstrap over rounds. Results are compared with torch's first. What it prints is a table in Markdown. compilers: how many processes first compile all of
-Triton's kernels, into its cache, which takes most of the time.
+bootstrap over rounds. Results are compared with torch's first. What it prints is a table in Markdown. compilers: how many
+processes first compile all of Triton's kernels, into its cache, which takes most of the time.
 """
 
 from __future__ import annotations
