@@ -187,13 +187,26 @@ def attention_backward_q_kernel(
         sums = logarithms(lse[batch, head], row, M)
         k_head, v_head = of_head(k, batch, shared, HEADS_AXIS), of_head(v, batch, shared, HEADS_AXIS)
         found = sk.zeros((M, D), sk.float32)
-        for column in range(0, end_of_keys(row, keys, shift, M, CAUSAL), N):
-            y = sk.load(k_head.tile((column, 0), (N, D)))
-            y = sk.shared(y)
+        end = end_of_keys(row, keys, shift, M, CAUSAL)
+
+        def blocks(column: Any) -> Any:
+            return k_head.tile((column, 0), (N, D)), v_head.tile((column, 0), (N, D))
+
+        def with_keys(found: Any, y: Any, z: Any, column: Any) -> Any:
             scores = sk.dot(x, y.T, whole_rows=True) * (scale * LOG2E)
             weights = sk.fast_exp2(hidden(scores, row, column, keys, shift, CAUSAL) - sums[:, None])
-            of_weights = sk.dot(g, sk.load(v_head.tile((column, 0), (N, D))).T, whole_rows=True)
-            found = sk.dot((weights * (of_weights - mean[:, None])).to(dtype), y, found)
+            of_weights = sk.dot(g, z.T, whole_rows=True)
+            return sk.dot((weights * (of_weights - mean[:, None])).to(dtype), y, found)
+
+        if dtype.bits == 16:
+            column = sk.int64(0)
+            for y, z in sk.staged(range(0, end, N), blocks, stages=2):
+                found = with_keys(found, y, z, column)
+                column += N
+        else:
+            for column in range(0, end, N):
+                y, z = [sk.load(part) for part in blocks(column)]
+                found = with_keys(found, y, z, column)
         sk.store(of_head(dq, batch, head, HEADS_AXIS).tile((row, 0), (M, D)), found * scale)
 
     return attention_backward_q
@@ -222,21 +235,39 @@ def attention_backward_kv_kernel(
         y, z = [
             sk.shared(sk.load(of_head(each, batch, shared, HEADS_AXIS).tile((column, 0), (N, D)))) for each in (k, v)
         ]
-        of_keys, of_values = sk.zeros((N, D), sk.float32), sk.zeros((N, D), sk.float32)
+        found = sk.zeros((N, D), sk.float32), sk.zeros((N, D), sk.float32)  # the gradients of k and of v
         first = sk.maximum(column - shift, 0) // M * M if CAUSAL else 0
-        for head in range(shared * share, (shared + 1) * share):
+
+        def with_head(found: Any, head: Any) -> Any:
             q_head, g_head = of_head(q, batch, head, HEADS_AXIS), of_head(gradient, batch, head, HEADS_AXIS)
-            for row in range(first, queries, M):
-                x, g = [sk.shared(sk.load(each.tile((row, 0), (M, D)))) for each in (q_head, g_head)]
+
+            def blocks(row: Any) -> Any:
+                return q_head.tile((row, 0), (M, D)), g_head.tile((row, 0), (M, D))
+
+            def with_rows(found: Any, x: Any, g: Any, row: Any) -> Any:
                 scores = sk.dot(y, x.T, whole_rows=D <= WHOLE_DIM) * (scale * LOG2E)  # a row for each key
                 scores = hidden(scores.T, row, column, keys, shift, CAUSAL).T
                 weights = sk.fast_exp2(scores - logarithms(lse[batch, head], row, M)[None, :])
-                of_values = sk.dot(weights.to(dtype), g, of_values)
+                of_values = sk.dot(weights.to(dtype), g, found[1])
                 mean = sk.load(means[batch, head].tile(row, M))
                 of_scores = weights * (sk.dot(z, g.T, whole_rows=D <= WHOLE_DIM) - mean[None, :])
-                of_keys = sk.dot(of_scores.to(dtype), x, of_keys)
-        sk.store(of_head(dk, batch, shared, HEADS_AXIS).tile((column, 0), (N, D)), of_keys * scale)
-        sk.store(of_head(dv, batch, shared, HEADS_AXIS).tile((column, 0), (N, D)), of_values)
+                return sk.dot(of_scores.to(dtype), x, found[0]), of_values
+
+            if dtype.bits == 16:
+                row = sk.int64(first)
+                for x, g in sk.staged(range(first, queries, M), blocks, stages=2):
+                    found = with_rows(found, x, g, row)
+                    row += M
+            else:
+                for row in range(first, queries, M):
+                    x, g = [sk.load(part) for part in blocks(row)]
+                    found = with_rows(found, x, g, row)
+            return found
+
+        for head in range(shared * share, (shared + 1) * share):
+            found = with_head(found, head)
+        sk.store(of_head(dk, batch, shared, HEADS_AXIS).tile((column, 0), (N, D)), found[0] * scale)
+        sk.store(of_head(dv, batch, shared, HEADS_AXIS).tile((column, 0), (N, D)), found[1])
 
     return attention_backward_kv
 
