@@ -46,13 +46,10 @@ def dot(a: Tile, b: Tile, acc: Tile | None = None, precision: str = "ieee", whol
     sharing = None if sk._is_for_cpu() else _sharing(a, (m, n, k), precision, memory.threads, whole_rows=whole_rows)
     if sharing is not None:
         return _by_warps(sharing, a, b, total)
-    kept = matrix_of(a)
-    is_apart = kept is not None and kept.strides[1] == COLUMN
-    most = 1 if sk._is_for_cpu() else max(_VECTOR_BYTES // dtype.itemsize, 1)
-    layout = of_product((m, n), memory.threads, most, is_apart=is_apart)
+    if found := _at_hand(a, b, memory, dtype):
+        return total.at(found[0]).like(_HeldBlock(total.at(found[0]), *found[1:]).after(k))
+    layout = of_product((m, n), memory.threads, 1 if sk._is_for_cpu() else max(_VECTOR_BYTES // dtype.itemsize, 1))
     total = total.at(layout)
-    if at_hand := _kept_rows(a, b, layout, dtype):
-        return total.like(_HeldBlock(total, *at_hand).after(k))
     left, right = (_Rows(each, layout, axis, dtype) for axis, each in enumerate((a.trans(), b)))
     wait(layout.threads)
     parts = _HeldBlock(total, left, right).after(k)
@@ -179,15 +176,17 @@ class _Rows:
         return [sk._load_vector(place, self.width, self.align, mask=mask) for place, mask in zip(places, masks)]
 
 
-def _kept_rows(a: Tile, b: Tile, layout: Layout, dtype: sk.DType) -> tuple[_KeptRows, _KeptRows] | None:
-    """Return the rows of operands that are in shared memory already, of which every thread has as many; None for others."""
+def _at_hand(a: Tile, b: Tile, memory: Layout, dtype: sk.DType) -> tuple[Layout, _KeptRows, _KeptRows] | None:
+    """Return the layout of a product whose operands are in shared memory as it needs them, and their rows; None for others."""
     left, right = matrix_of(a), matrix_of(b)
-    is_even = layout.count * layout.threads == layout.extent and not layout.has_copies
-    if left is None or right is None or a.dtype is not dtype or layout.width == 1 or not is_even:
+    if left is None or right is None or a.dtype is not dtype or sk._is_for_cpu():
         return None
-    if any(each.columns % layout.width or each.per_chunk % layout.width for each in (left, right)):
+    most = max(_VECTOR_BYTES // dtype.itemsize, 1)
+    layout = of_product(memory.shape, memory.threads, most, is_apart=left.strides[1] == COLUMN)
+    is_even = layout.count * layout.threads == layout.extent
+    if layout.width == 1 or not is_even or any(each.columns % layout.width for each in (left, right)):
         return None
-    return _KeptRows(left, layout, 0), _KeptRows(right, layout, 1)
+    return layout, _KeptRows(left, layout, 0), _KeptRows(right, layout, 1)
 
 
 class _KeptRows:
