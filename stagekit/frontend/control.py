@@ -158,7 +158,7 @@ class Join:
         return Poison(joined.diagnostic, joined.notes)  # without the value that a `Partial` of one arm has
 
     def _fill(self, present: Any, absent: Arm) -> Any:
-        """Join a value with none: zeros, which nobody will look at, stand in for what it has at run time."""
+        """Join a value with an arm that has none, where zeros, which nothing reads, stand in for its run-time values."""
         holder = self.other if absent is self.then else self.then
         if present is not MISSING and parts_of(present):
             return self._join_containers([(present, holder)], lambda part: self._fill(part, absent))
@@ -271,7 +271,7 @@ def join_dtype(a: Any, b: Any) -> DType | None:
 
 
 def zero_of(tracer: Tracer, type_: Type) -> Value:
-    """Emit a value of `type_` that nobody will look at."""
+    """Emit a value of `type_` that nothing reads."""
     builder = tracer.builder
     if not isinstance(type_, Pointer):
         return builder.constant(0.0 if type_.dtype.is_float else False if type_.dtype is BOOL.dtype else 0, type_)

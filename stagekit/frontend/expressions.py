@@ -121,7 +121,7 @@ def trace_dict(frame: Frame, node: ast.Dict) -> Any:
 
 
 def elements(frame: Frame, nodes: Sequence[ast.expr]) -> list[Any]:
-    """Return the values of some expressions, with the items of a starred one in its place."""
+    """Evaluate expressions in order; a starred one gives its items."""
     values: list[Any] = []
     for node in nodes:
         if isinstance(node, ast.Starred):

@@ -207,7 +207,7 @@ class Facts:
         return found if isinstance(found, int) else _wrapped(found, dtype)
 
     def _is_argument_multiple(self, value: Value, divisor: int) -> bool:
-        """Do the same for a divisor that is no power of two: a sum or product may have wrapped, an argument itself cannot."""
+        """Answer for a divisor that is no power of two, of an argument alone: a sum or a product may have wrapped."""
         while isinstance(op := self._definition_of(value), ops.Cast) and _is_widening(op):
             value = op.operand
         if value not in self.arguments or isinstance(value.type, Pointer):

@@ -155,7 +155,7 @@ def _nothing() -> None:
 
 
 def each(items: Iterable[Any]) -> Iterator[Thunk]:
-    """Return a thunk for each of some items that exist already."""
+    """Return a thunk for each item, of items that exist already."""
     return ((lambda item=item: item) for item in items)  # type: ignore[misc]
 
 

@@ -156,7 +156,7 @@ class CarriedLocations:
                 self.tracer.journal.assign(item.location, held)
 
     def current(self) -> list[Value]:
-        """Return what the carried locations hold now, in the carried types. Where those are wrong, `Item.found` says so."""
+        """Return what the carried locations hold now, in the carried types. `Item.found` notes a value of another type."""
         return [value for item in self.items.values() for value in self._current(item)]
 
     def _current(self, item: Item) -> list[Value]:

@@ -197,7 +197,7 @@ class _Order:
         return pending
 
     def control(self, op: Op, pending: list[_MemoryUse]) -> list[_MemoryUse]:
-        """Do the same for an `if` or a loop in which there are statements."""
+        """Return the accesses since the last barrier behind `op`, an `if` or a loop in which there are statements."""
         bodies = op.bodies()
         if isinstance(op, ops.If):
             return _union(*[self.run(body, pending) for body in bodies])
@@ -314,7 +314,7 @@ class _Order:
         return one is other or both <= self.dynamic or all(a.type.space is Space.GLOBAL for a in both)  # type: ignore[union-attr]
 
     def pair_meets(self, a: _MemoryUse, b: _MemoryUse, one: Value, other: Value) -> bool:
-        """Do the same where `a` goes to the array `one` and `b` to `other`."""
+        """Return whether they may meet where `a` goes to the array `one` and `b` to `other`."""
         if one is other:
             return self.addresses_meet(a, b)
         if one not in self.sized or other not in self.sized:

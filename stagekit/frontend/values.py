@@ -304,7 +304,7 @@ def is_native(module: str | None) -> bool:
 
 
 def is_generated(fn: types.FunctionType) -> bool:
-    """Return whether nobody wrote the source of `fn`, as with methods of dataclasses; `<ipython-input-1>` was written."""
+    """Return whether the source of `fn` was generated, as for methods of dataclasses; that of `<ipython-input-1>` was typed."""
     file = fn.__code__.co_filename
     return file.startswith("<") and not ("input" in file and linecache.getlines(file))
 

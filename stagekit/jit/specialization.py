@@ -261,7 +261,7 @@ class Specialization(Launchable):
         return [change for v in self._distinct_variants() for change in v.traced.captures.changes()]
 
     def is_current(self) -> bool:
-        """Return whether everything that the traced variants read outside the kernel is as it was."""
+        """Return whether every object that the traced variants read outside the kernel is still the same object."""
         return all(v.traced.captures.is_current() for v in self._distinct_variants())
 
     # -- launching ----------------------------------------------------------------------------------------------

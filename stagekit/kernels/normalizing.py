@@ -279,7 +279,7 @@ def mean_of_row(x: Any, columns: Any, BLOCK: int, ONE_TILE: bool) -> Any:
 
 @sk.inline
 def add_to_part(part: Any, start: Any, columns: Any, value: Any, is_begun: Any) -> None:
-    """Add a tile to a piece of partial sums, or begin it with the tile: what is there before the first row is nobody's."""
+    """Add a tile to a piece of partial sums, or begin it with the tile: before the first row memory holds nothing of use."""
     i = start + sk.arange(0, len(value))
     known = sk.load(part + i, mask=(i < columns) & is_begun)
     sk.store(part + i, known + value, mask=i < columns)

@@ -61,7 +61,7 @@ def reduced(tile: Tile, rows: list[Values], combiner: Combiner, axis: int) -> li
 
 
 def reduced_by_vectors(tile: Tile, combiner: Combiner, axis: int) -> Tile:
-    """Do the same for one tile and a function that takes vectors."""
+    """Return the reduction of one tile along an axis by a function that takes whole vectors."""
     layout = tile.layout
     if layout.width == 1 or any(exists is not True for exists in layout.valid()):
         return reduced(tile, [(each,) for each in tile.elements], combiner, axis)[0]
@@ -168,7 +168,7 @@ def _row_by_row(flat: Sequence[Tile], combiner: Combiner, length: int, *, is_rev
 
 
 def _anew(combiner: Combiner) -> Callable[[Values, Values], Values]:
-    """Return a function that combines two values, but for one that begins a row: the number before the others says so."""
+    """Return a function that combines values of one row. Before its values each has a number, 1 where a row begins with it."""
 
     def combine(a: Values, b: Values) -> Values:
         begins = _DIFFERS(b[0], 0)

@@ -203,7 +203,7 @@ class Row:
         return _AND(condition, self.holds)
 
     def scan(self, combiner: Combiner, values: list[Values]) -> list[Values]:
-        """Return for each of some values the combination of what the lanes of this warp hold up to this one."""
+        """Return the inclusive scan of each value over the lanes of this warp."""
         distance = 1
         while distance < min(self.count, WARP):
             pairs = [self.neighbour(value, distance) for value in values]

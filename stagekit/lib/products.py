@@ -66,7 +66,7 @@ def _sharing(a: Tile, shape: tuple[int, int, int], precision: str, threads: int,
 
 
 def _by_warps(sharing: Sharing, a: Tile, b: Tile, total: Tile) -> Tile:
-    """Return a product by tensor cores. What is in shared memory already waits for nobody here."""
+    """Return a product by tensor cores. An operand that is in shared memory already needs no barrier here."""
     dtype = total.dtype
     sums = total.at(sharing.layout).view(getattr(sk, sharing.instruction.total))
     is_at_hand = not a.form and a.layout == sharing.of_left

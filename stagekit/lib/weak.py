@@ -139,7 +139,7 @@ class Limit:
         return [_COMPARE[self.symbol](each, self.bound) for each in self.ramp.parts(layout)]
 
     def is_true(self, shape: Shape) -> Any:
-        """Return whether it holds for all elements; False itself where nobody knows of which it holds last."""
+        """Return whether the limit holds for all elements; False where it is not known which element decides that."""
         if not all(type(stride) is int and stride >= 0 for stride in self.ramp.strides):
             return False
         span = sum([stride * (extent - 1) for stride, extent in zip(self.ramp.strides, shape)])
@@ -222,7 +222,7 @@ def is_zero(stride: Any) -> bool:
 
 
 def _once_each(function: Callable[..., Any], *rows: list[Any]) -> list[Any]:
-    """Return `function` of what stands at each place of some lists; the same object where the same objects do."""
+    """Map `function` over rows of arguments, and call it once for each distinct combination of objects."""
     found: dict[tuple[int, ...], Any] = {}
     for column in zip(*rows):
         key = tuple(map(id, column))

@@ -338,7 +338,7 @@ Guard = tuple[str, Any, Any, Any]
 
 @frozen()
 class CaptureGuards:
-    """What a native launcher checks before each launch: that all that its tracer read outside the kernel is as it was.
+    """The checks of a native launcher before each launch: every object that the tracer read outside the kernel is the same.
 
     rows: all must hold. ask: must return True, if there is one; it checks what pointers cannot say.
     """

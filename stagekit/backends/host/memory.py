@@ -90,7 +90,7 @@ def emit_load(warp: Warp, op: ops.Load) -> None:
 
 
 def _frozen(warp: Warp, type_: Pointer, form: Form) -> Form:
-    """Return a value that was read from the stack as some number: what nobody wrote would otherwise be LLVM's `undef`."""
+    """Return a value that was read from the stack as some number: memory that was not written would be LLVM's `undef`."""
     if not isinstance(form, Varying | Mask):
         return form
     text = warp.w.emit(f"freeze {warp.w.type(type_.dtype, LANES)} {full_vector(warp, Scalar(type_.dtype), form)}")

@@ -63,7 +63,7 @@ class _Analysis:
         return self.mark([target for source, target in links if source in self.varying])
 
     def block(self, block: Block, *, is_outside: bool) -> bool:
-        """is_outside: is it the kernel's body, or that of control flow around a barrier?"""
+        """Mark what varies in a block. is_outside: whether it is the kernel's body, or that of control flow around a barrier."""
         self._may_read, happened = is_outside, False
         for op in block.ops:
             happened |= self.op(op, is_outside=is_outside)

@@ -95,7 +95,7 @@ def stopped_blocks(team: Team, values: Sequence[Any], types: Sequence[Type]) -> 
 
 
 def _pick(value: Any, lanes: Any) -> Any:
-    """Return the elements of some lanes; a scalar is that of all."""
+    """Return the elements that `lanes` have; a scalar is the same in all lanes."""
     return value[lanes] if isinstance(value, np.ndarray) else value
 
 

@@ -134,7 +134,7 @@ class Learnt(NamedTuple):
 
 
 def entry(path: Path, time: int, below: Mapping[int, Known] = NOTHING.below) -> Known:
-    """Return that all accesses before `time` by the threads at `path` are over, and what is known of some of them."""
+    """Return the knowledge that all accesses before `time` by the threads at `path` are over. below: more about some of them."""
     node = Known(time, below)
     for key in reversed(path):
         node = Known(0, {key: node})

@@ -142,7 +142,7 @@ class Roll:
 
 
 class Crowd:
-    """Per unit, a set of threads: the lowest and highest tag (0: nobody), and the latest time and access among them.
+    """For each memory unit, a set of threads: their lowest and highest tag (0: no thread), and their latest time and access.
 
     All threads between two of one warp, or block, are of that warp or block: as a rule that and the time say that all are ordered
     before a newcomer. Where not, and lanes may be ordered one by one, all members are looked at: `roll` has those of crowds of

@@ -367,7 +367,7 @@ class Watcher:
         """Observe the active lanes begin a new array in shared memory, in the place that the allocation always has."""
 
     def barrier(self, teams: Sequence[Team], here: Array) -> None:
-        """Observe a block barrier. teams: those of some blocks. here: of each of their blocks, whether its threads are there."""
+        """Observe a block barrier that the threads of `teams` reach. here: for each block of theirs, whether its threads do."""
 
     def syncwarp(self, team: Team, mask: Any) -> None:
         """Observe the active lanes synchronise with those that their masks name."""

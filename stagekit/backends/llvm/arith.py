@@ -99,7 +99,7 @@ def _rest(w: Writer, held: str, a: str, quotient: str, divisor: str) -> str:
 
 
 def _has_other_sign(w: Writer, dtype: DType, lanes: Lanes, rest: str, divisor: str) -> str:
-    """Is the remainder not 0 and of the other sign than the divisor, so that flooring differs from truncating?"""
+    """Return whether flooring differs from truncating: the remainder is not 0, and its sign is not the divisor's."""
     held, flag, zero = llvm_type(dtype, lanes), llvm_type(dtypes.bool_, lanes), constant(dtype, lanes, 0)
     differs = w.emit(f"icmp slt {held} {w.emit(f'xor {held} {rest}, {divisor}')}, {zero}")
     return w.emit(f"and {flag} {differs}, {w.emit(f'icmp ne {held} {rest}, {zero}')}")

@@ -246,7 +246,7 @@ def work(r: Routine, job: Reg, index: Reg, scratch: Reg, thread: Reg) -> None:
 
 
 def _stop(r: Routine, job: Reg, fault: Reg) -> None:
-    """Let nobody take any more chunks."""
+    """Stop the handing out of chunks."""
     job.address_of("fault").atomic_store(fault.to(int64))
     with r.loop(job.field("threads", int64)) as place:
         own = _range(job, place)
