@@ -150,7 +150,6 @@ WAYS_OUT = {
     "sum": (lambda a: a.sum(), "reduce_sum"),
     "reshape": (lambda a: a.reshape(2, 2), "in the shape"),
     "delete": (lambda a: a.__delitem__(0), "cannot be deleted"),
-    "captured array": (lambda a: MATRIX[int(a[0])], "as an argument"),
     "captured operand": (lambda a: MATRIX * a[0], "as an argument"),
     "NumPy's memory": (lambda a: np.zeros(3).__setitem__(0, a[0]), "compile time"),
     "list length": (lambda a: [0] * a[0], "array argument"),
