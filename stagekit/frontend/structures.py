@@ -15,12 +15,13 @@ puts one like it together in the kernel, of what the leaves are there:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from stagekit.diagnostics import counted
+from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.frontend.state import lookup, own_attributes, slot_names, stored
 from stagekit.frozen import frozen
 
@@ -28,13 +29,15 @@ from stagekit.frozen import frozen
 @frozen()
 class Form:
     """How an object holds others. kind: its class. names: of its attributes, or of the items of a NamedTuple; None: it has
-    items without names. count: of what it holds. axes: of a structured array, whose parts are its fields.
+    items without names. count: of what it holds. axes: of a structured array, whose parts are its fields. packed: of these, by
+    place, the dtypes of those that do not lie at whole elements, which are read byte by byte.
     """
 
     kind: type
     names: tuple[str, ...] | None
     count: int
     axes: int | None = None
+    packed: tuple[tuple[int, DType], ...] = ()
 
     @property
     def has_items(self) -> bool:
@@ -57,11 +60,31 @@ def form_of(value: Any) -> Form | None:
         return None if is_odd else Form(kind, names, count)
     if kind is np.ndarray or hasattr(kind, "__stagekit_fields__"):
         names = value.dtype.names
-        return None if names is None else Form(kind, names, len(names), value.ndim)
+        return None if names is None else Form(kind, names, len(names), value.ndim, tuple(_packed(value, names)))
     if not is_record(kind):
         return None
     names = tuple(stored(value))
     return None if any(is_computed(kind, name) for name in names) else Form(kind, names, len(names))
+
+
+def _packed(value: Any, names: Sequence[str]) -> Iterator[tuple[int, DType]]:
+    """Yield the place and the dtype of each field of a structured array whose elements lie at addresses of any kind."""
+    for place, name in enumerate(names):
+        part = value[name]
+        dtype = None if part.dtype.names or _is_aligned(part) else dtype_from_numpy(part.dtype)
+        if dtype is not None:
+            yield place, dtype
+
+
+def _is_aligned(part: Any) -> bool:
+    if not isinstance(part, np.ndarray):
+        return bool(part.is_aligned)
+    return part.flags.aligned and part.ctypes.data % part.itemsize == 0  # NumPy does not look at that of an empty one
+
+
+def _as_bytes(part: Any) -> Any:
+    """Return an array with an axis more, of the bytes of each element."""
+    return part[..., None].view(np.uint8) if isinstance(part, np.ndarray) else part.as_bytes()
 
 
 def is_named_tuple(kind: type) -> bool:
@@ -102,7 +125,9 @@ def count_slots(form: Form) -> int:
 def held_by(value: Any, form: Form) -> tuple[Any, ...]:
     """Return what an object of this form holds, past the methods of its class."""
     if form.axes is not None:
-        return tuple([value[name] for name in form.names or ()])
+        packed = dict(form.packed)
+        fields = [value[name] for name in form.names or ()]
+        return tuple([_as_bytes(field) if place in packed else field for place, field in enumerate(fields)])
     if form.has_items:
         return tuple(tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value))
     return tuple(stored(value).values())
@@ -113,7 +138,10 @@ def put_together(form: Form, parts: Sequence[Any]) -> Any:
     if form.kind is list:
         return list(parts)
     if form.axes is not None:
-        return _of_library["structured array"](dict(zip(form.names or (), parts)), form.axes)
+        fields = list(parts)
+        for place, dtype in form.packed:
+            fields[place] = _of_library["packed field"](fields[place], dtype)
+        return _of_library["structured array"](dict(zip(form.names or (), fields)), form.axes)
     if form.has_items:
         return tuple.__new__(tuple if is_native_tuple(form.kind) else form.kind, parts)
     made: Any = object.__new__(form.kind)
@@ -129,9 +157,12 @@ def put_together(form: Form, parts: Sequence[Any]) -> Any:
 _of_library: dict[str, Any] = {}
 
 
-def structured_array(cls: Any) -> None:
-    """Have kernels see structured arrays as objects of this class of the library: made of fields by name, and how many axes."""
-    _of_library["structured array"] = cls
+def structured_arrays(of_fields: Any, packed: Any) -> None:
+    """Have kernels see structured arrays as objects of these classes of the library.
+
+    of_fields: made of fields by name, and how many axes. packed: of a field that is no array, made of its bytes and its dtype.
+    """
+    _of_library.update({"structured array": of_fields, "packed field": packed})
 
 
 def place_in(outer: str, form: Form, place: int) -> str:
@@ -147,19 +178,19 @@ class PartsMarker:
     """What an annotation or an example says of an argument that holds others. kind: its class.
 
     parts: what is said of each, by its name or its place. is_repeated: the first says what each is, however many there are.
-    axes: as of a form.
+    axes, packed: as of a form.
     """
 
     kind: type
     parts: tuple[tuple[str | int, Any], ...]
     is_repeated: bool = False
     axes: int | None = None
+    packed: tuple[tuple[int, DType], ...] = ()
 
     def fits(self, form: Form) -> bool:
         is_free = self.is_repeated or not issubclass(self.kind, tuple)
-        return (
-            issubclass(form.kind, self.kind) and form.axes == self.axes and (is_free or form.count == len(self.parts))
-        )
+        is_alike = (form.axes, form.packed) == (self.axes, self.packed)
+        return issubclass(form.kind, self.kind) and is_alike and (is_free or form.count == len(self.parts))
 
     def __str__(self) -> str:
         if self.is_repeated:

@@ -272,7 +272,7 @@ def type_of_example(name: str, value: Any, outer: Sequence[Any] = ()) -> Any:
     keys: Sequence[Any] = form.names or range(form.count)
     places = [place_in(name, form, place) for place in range(form.count)]
     parts = [_part_of_example(*row, (*outer, value)) for row in zip(places, held_by(value, form))]
-    return PartsMarker(form.kind, tuple(zip(keys, parts)), axes=form.axes)
+    return PartsMarker(form.kind, tuple(zip(keys, parts)), axes=form.axes, packed=form.packed)
 
 
 def _part_of_example(name: str, value: Any, outer: Sequence[Any]) -> Any:
@@ -311,7 +311,7 @@ def default_type(meaning: Any) -> ArgType | None:
         return None
     names = tuple([str(key) for key, _ in meaning.parts])
     is_by_place = issubclass(meaning.kind, tuple | list) and not is_named_tuple(meaning.kind)
-    form = Form(meaning.kind, None if is_by_place else names, len(parts), meaning.axes)
+    form = Form(meaning.kind, None if is_by_place else names, len(parts), meaning.axes, meaning.packed)
     return StructureArg(form, tuple(parts))  # type: ignore[arg-type]
 
 

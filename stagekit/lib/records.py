@@ -128,4 +128,55 @@ def _assign(element: ArrayRecord, value: Any) -> None:
         element[name] = each
 
 
-sk._structured_array(StructuredArray)
+class PackedField:
+    """A field whose elements lie anywhere: each is put together of its bytes, which are the last axis of `held`."""
+
+    def __init__(self, held: Any, dtype: sk.DType) -> None:
+        self._held = held
+        self.dtype = dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        count: int = self._held.ndim - 1
+        return count
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The sizes, one for each axis."""
+        return tuple(self._held.shape[:-1])
+
+    def __len__(self) -> Any:
+        return self.shape[0]
+
+    __iter__ = None
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return one element, or a view."""
+        found = self._held[index]
+        if found.ndim > 1:
+            return PackedField(found, self.dtype)
+        whole = _word_of(self.dtype)
+        bits = whole(found[0])
+        for place in sk.static_range(1, self.dtype.itemsize):
+            bits |= whole(found[place]) << 8 * place
+        return bits != 0 if self.dtype is sk.bool_ else bits.view(self.dtype)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        found, number = self._held[index], self.dtype(value)
+        whole = _word_of(self.dtype)
+        bits = whole(number) if self.dtype is sk.bool_ else number.view(whole)
+        for place in sk.static_range(self.dtype.itemsize):
+            found[place] = sk.uint8(bits >> 8 * place & 255)
+
+    def __stagekit_describe__(self) -> str:
+        return "a packed field"
+
+
+def _word_of(dtype: sk.DType) -> sk.DType:
+    """Return the unsigned integers of the same size."""
+    found: sk.DType = {1: sk.uint8, 2: sk.uint16, 4: sk.uint32, 8: sk.uint64}[dtype.itemsize]
+    return found
+
+
+sk._structured_arrays(StructuredArray, PackedField)

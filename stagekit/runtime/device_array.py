@@ -175,6 +175,18 @@ class StructuredDeviceArray:
 class DeviceField(StructuredDeviceArray):
     """The numbers of one field of a structured array on a GPU."""
 
+    @property
+    def is_aligned(self) -> bool:
+        """Whether all elements lie at multiples of their size."""
+        steps = [stride for size, stride in zip(self.shape, self.strides) if size > 1]
+        return all(place % self.dtype.itemsize == 0 for place in (self._memory._address + self._offset, *steps))
+
+    def as_bytes(self) -> DeviceField:
+        """Return the bytes of each element, along an axis more."""
+        size = self.dtype.itemsize
+        shape, strides = (*self.shape, size), (*self.strides, 1)
+        return DeviceField(self._memory, np.dtype(np.uint8), shape, strides, self._offset)
+
     def __stagekit_view__(self) -> ArrayView:
         """Return what `args.py` reads."""
         strides = views.element_strides(self.shape, self.strides, self.dtype.itemsize)

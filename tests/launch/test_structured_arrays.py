@@ -10,15 +10,18 @@ import numpy as np
 import pytest
 
 import stagekit as sk
+from stagekit.dtypes import ALL_DTYPES
 from stagekit.runtime.device_array import DeviceField, StructuredDeviceArray
 
 TARGETS = ("cpu", "interp", pytest.param("cuda", marks=pytest.mark.gpu))
 POINT = np.dtype([("x", "f4"), ("y", "f4"), ("z", "f4")])
-BODY = np.dtype([("place", POINT), ("mass", "f8"), ("rgb", "u1", (3,)), ("number", "i4")], align=True)
+FIELDS = [("place", POINT), ("mass", "f8"), ("rgb", "u1", (3,)), ("number", "i4")]
+BODY, PACKED = np.dtype(FIELDS, align=True), np.dtype(FIELDS)
+LAYOUTS = pytest.mark.parametrize("layout", [BODY, PACKED], ids=["aligned", "packed"])
 
 
-def bodies(shape: Any = 6) -> Any:
-    made = np.zeros(shape, BODY)
+def bodies(shape: Any = 6, layout: Any = BODY) -> Any:
+    made = np.zeros(shape, layout)
     count = np.arange(made.size).reshape(made.shape)
     made["place"]["x"], made["place"]["y"], made["mass"], made["number"] = count, count * 2, count / 2, count
     made["rgb"] = count[..., None] * 3 + np.arange(3)
@@ -44,10 +47,11 @@ def move(A, B, step):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("count", [0, 1, 6])
-def test_elements_and_fields(count: int, target: str) -> None:
-    given = bodies(count)
+@LAYOUTS
+def test_elements_and_fields(layout: Any, count: int, target: str) -> None:
+    given = bodies(count, layout)
     kernel = move.specialize()
-    a, b = given.copy(), np.zeros(count, BODY)
+    a, b = given.copy(), np.zeros(count, layout)
     for _ in range(3):
         a, b, _ = run_on(target, kernel, (1, 8), a, b, 0.5)
 
@@ -63,9 +67,10 @@ def test_elements_and_fields(count: int, target: str) -> None:
 
 @pytest.mark.parametrize("target", ["cpu", "interp"])
 @pytest.mark.parametrize("view", [lambda a: a[::2], lambda a: a[::-1], lambda a: a[1:4], lambda a: a[3:3]])
-def test_views_with_steps(view: Callable[[Any], Any], target: str) -> None:
-    memory = bodies(12)
-    given, out = view(memory), np.zeros(len(view(memory)), BODY)
+@LAYOUTS
+def test_views_with_steps(layout: Any, view: Callable[[Any], Any], target: str) -> None:
+    memory = bodies(12, layout)
+    given, out = view(memory), np.zeros(len(view(memory)), layout)
 
     @sk.jit
     def copy(A, B):
@@ -78,7 +83,8 @@ def test_views_with_steps(view: Callable[[Any], Any], target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_several_axes_slices_and_tuples(target: str) -> None:
+@LAYOUTS
+def test_several_axes_slices_and_tuples(layout: Any, target: str) -> None:
     @sk.jit
     def kernel(A, out):
         i, j = sk.cuda.thread_idx("x"), sk.cuda.thread_idx("y")
@@ -86,7 +92,7 @@ def test_several_axes_slices_and_tuples(target: str) -> None:
         out[i, j] = row[j].mass + A[:, j][i].place.y + A.shape[1] + A.ndim + row.ndim
         A[i, j].place = (1, 2.5, i)
 
-    found, out = run_on(target, kernel.specialize(), (1, (2, 3)), bodies((2, 3)), np.zeros((2, 3)))
+    found, out = run_on(target, kernel.specialize(), (1, (2, 3)), bodies((2, 3), layout), np.zeros((2, 3)))
 
     given = bodies((2, 3))
     assert (given["mass"] + given["place"]["y"] + 3 + 2 + 1 == out).all()
@@ -182,6 +188,8 @@ def test_fields_on_a_gpu_lie_where_numpy_has_them() -> None:
         for name in path:
             host, field = host[name], field[name]
         assert isinstance(field, DeviceField)
+        assert field.is_aligned
+        assert (*host.shape, host.itemsize) == field.as_bytes().__stagekit_view__().shape
         view = field.__stagekit_view__()
         assert host.ctypes.data - given.ctypes.data == view.address - 4096
         assert (host.shape, tuple(s // host.itemsize for s in host.strides)) == (view.shape, view.strides)
@@ -235,12 +243,31 @@ def test_what_structured_arrays_are_not_for(wrong: Callable[[Any, Any], None], m
         sk.jit(wrong)[1, 1](bodies(), 1)
 
 
-def test_a_field_whose_steps_are_no_whole_elements_is_named() -> None:
-    packed = np.zeros(4, np.dtype([("flag", "u1"), ("value", "f4")]))
+@pytest.mark.parametrize("name", [d.name for d in ALL_DTYPES])
+def test_a_packed_field_of_any_dtype(name: str) -> None:
+    dtype = next(d for d in ALL_DTYPES if d.name == name)
+    values = (np.arange(5) % 2).astype(dtype.numpy)
+    given, out = np.zeros(5, np.dtype([("flag", "u1"), ("value", dtype.numpy)])), np.zeros(5, dtype.numpy)
+    given["value"], given["flag"] = values, 7
 
     @sk.jit
-    def kernel(A):
-        A[0].value = 1.0
+    def kernel(A, B, out):
+        i = sk.cuda.thread_idx("x")
+        out[i] = A[i].value
+        B[4 - i].value = out[i]
 
-    with pytest.raises(sk.StagekitError, match=r"(?s)`A\.value`.*align=True"):
-        kernel[1, 1](packed)
+    written = np.zeros_like(given)
+    kernel[1, 1](given[:1], written, out)
+    kernel[1, 5](given, written, out)
+
+    assert values.tobytes() == out.tobytes() == written["value"][::-1].tobytes()
+    assert not written["flag"].any()
+
+
+def test_packed_fields_are_bytes_to_the_sanitizer() -> None:
+    @sk.jit
+    def kernel(A):
+        A[sk.cuda.thread_idx("x")].number = 1
+
+    with pytest.raises(sk.StagekitError, match=r"`A\.number"):
+        sk.sanitize(kernel)[1, 4](bodies(3, PACKED))
