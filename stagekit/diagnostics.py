@@ -410,11 +410,28 @@ language_call: ContextVar[Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] 
 OUTSIDE: dict[type, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {}
 
 
+def call_in_language(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """The `__call__` of the objects that are functions of the language, each with a `name`.
+
+    An entry point that `hide_frames` has no part in: the library makes thousands of these calls in a trace.
+    """
+    traced = language_call.get()
+    if traced is not None:
+        return traced(self, args, kwargs)
+    try:
+        return _computed(self, self.name, args, kwargs)
+    except StagekitError as error:
+        conceal(error)
+        raise
+
+
 def called(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Carry out a call that CPython makes of a function of the language: trace it where the library makes it, else compute it."""
     traced = language_call.get()
-    if traced is not None:
-        return traced(function, args, kwargs)
+    return _computed(function, name, args, kwargs) if traced is None else traced(function, args, kwargs)
+
+
+def _computed(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     compute = OUTSIDE.get(type(function))
     result = NotImplemented if compute is None else compute(function, args, kwargs)
     if result is NotImplemented:

@@ -110,7 +110,8 @@ def _sign(op: type[ast.unaryop]) -> Builtin:
 
 
 def _comparison(op: type[ast.cmpop]) -> Builtin:
-    return lambda site, a, b, /: compare(site, op(), a, b)
+    operator_ = op()
+    return lambda site, a, b, /: compare(site, operator_, a, b)
 
 
 # -- the least and the greatest ----------------------------------------------------------------------------------------

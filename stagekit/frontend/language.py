@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import DIVISION, called, hide_frames, shown
+from stagekit.diagnostics import DIVISION, call_in_language, shown
 from stagekit.dtypes import DType
 from stagekit.frontend import arrays, attributes, caching, conditions, effects, ordered
 from stagekit.frontend.errors import (
@@ -68,9 +68,7 @@ class Staged:
     def __repr__(self) -> str:
         return f"<stagekit function {self.name}{self.signature}>"
 
-    @hide_frames
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return called(self, self.name, args, kwargs)
+    __call__ = call_in_language
 
 
 def bind(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, NamedTuple
 
-from stagekit.diagnostics import OfEach, called, hide_frames
+from stagekit.diagnostics import OfEach, call_in_language
 from stagekit.dtypes import ALL_DTYPES, ARITHMETIC_DTYPES, FLOAT_DTYPES, INTEGER_DTYPES, DType
 from stagekit.ir.core import PURE, Effects
 from stagekit.ir.types import Pointer, Scalar, Type
@@ -206,10 +206,7 @@ class Intrinsic:
     def __repr__(self) -> str:
         return f"<stagekit intrinsic {self.call}>"
 
-    @hide_frames
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Call the intrinsic in a kernel. The front end calls this only where CPython runs the library."""
-        return called(self, self.name, args, kwargs)
+    __call__ = call_in_language  # in a kernel the front end does so only where CPython runs the library
 
     def overload(self, arg_types: tuple[Type, ...]) -> Sig | None:
         """Return the signature with exactly these argument types, or None."""
