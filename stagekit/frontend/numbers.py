@@ -180,6 +180,11 @@ def out_of_range(value: Literal | Static, dtype: DType) -> LiteralRange | None:
     return LiteralRange(value=shown(int(value)), dtype=dtype.name, low=str(dtype.min), high=str(dtype.max))
 
 
+def _is_beyond(value: Numeric, dtype: DType) -> bool:
+    """Return whether `value` is an integer literal that this integer dtype does not hold."""
+    return isinstance(value, int) and dtype.is_integer and not dtype.holds(value)
+
+
 _NOT = "write `not x`: Python takes a bool that is known for 0 or 1 here; `~x` of a run-time bool is its opposite"
 
 
@@ -196,6 +201,8 @@ class Arithmetic:
         if isinstance(value, Number):
             operand = value.value
             return operand if operand.type.dtype is dtype else self.builder.cast(operand, dtype)
+        if type(value) is int and dtype.is_integer and dtype.min <= value <= dtype.max:  # nearly all that are known
+            return self.builder.constant(value, dtype)
         self._check_range(value, dtype)
         return self.builder.constant(self.payload(value, dtype), dtype)
 
@@ -252,15 +259,19 @@ class Arithmetic:
         """Compare numbers of which at least one is not a literal. An integer literal may be beyond the dtype of the other."""
         _, kind, python = COMPARISONS[op]
         dtype, _ = meet(left, right, self.builder.loc)
-        for literal, other, flip in ((left, right, False), (right, left, True)):
-            if isinstance(literal, int) and dtype.is_integer and not dtype.holds(literal):
-                outcome = python(0, literal) if flip else python(literal, 0)
-                if not isinstance(other, Number):
-                    return np.bool_(outcome)
-                return Number(self.builder.constant(bool(outcome), of_dtype(dtypes.bool_, other.value.type)))
+        if _is_beyond(left, dtype):
+            return self._decided(python(left, 0), right)
+        if _is_beyond(right, dtype):
+            return self._decided(python(0, right), left)
         if not isinstance(left, Number) and not isinstance(right, Number):
             return semantics.compare(kind, dtype, self._static(left, dtype), self._static(right, dtype))
         return Number(self.builder.compare(kind, *self.pair(left, right, dtype)))
+
+    def _decided(self, outcome: bool, other: Numeric) -> Number | Static:
+        """Return the outcome of a comparison with `other` that is the same for all its values."""
+        if not isinstance(other, Number):
+            return np.bool_(outcome)
+        return Number(self.builder.constant(bool(outcome), of_dtype(dtypes.bool_, other.value.type)))
 
     def negate(self, operand: Number | np.generic) -> Number | Static:
         dtype = default_dtype(operand)

@@ -160,7 +160,7 @@ class Tracer:
 
     def __post_init__(self) -> None:
         self.arithmetic = Arithmetic(self.builder)
-        self.intervals = Intervals(self.builder.maker_of)
+        self.intervals = Intervals(self.builder.definition_of)
         self.facts = Facts(self.builder, self.intervals, is_quick=self.is_quick)
 
     # -- what only the text of a kernel tells -------------------------------------------------------------------

@@ -11,7 +11,6 @@ The next ops get `b.loc` as their place; the front end moves it from statement t
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -22,9 +21,10 @@ from stagekit.ir.core import Block, Op, Value
 from stagekit.ir.intrinsic import Intrinsic
 from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
 from stagekit.ir.types import BOOL, INDEX, Scalar, Space, Type, Vector, of_dtype
-from stagekit.ir.typing import RULES, infer
+from stagekit.ir.typing import ANSWERS, RULES, infer, result_types
 
-LOOK_BACK = 256  # so many ops of a block are searched for the one that defines a value
+_BINARY, _COMPARE, _SELECT = ANSWERS[ops.Binary], ANSWERS[ops.Compare], ANSWERS[ops.Select]
+_new, _set = object.__new__, object.__setattr__
 
 
 def _binary(kind: BinaryKind) -> Callable[[Builder, Value, Value], Value]:
@@ -42,6 +42,7 @@ class OpenBlock:
         self.ops: list[Op] = []
         self.outer: OpenBlock | None = None  # the block that was open when this one was opened
         self.builder: Any = None
+        self.known: dict[Any, Any] = {}  # what need not be computed again, by what it is
         self._definitions: dict[Value, Op] = {}  # of the first so many ops
         self._defined = 0
 
@@ -84,16 +85,6 @@ class Builder:
         self.op_count += 1
         return op.results
 
-    def maker_of(self, value: Value) -> Op | None:
-        """Return the op that defines `value`, if it is among the last ones of an open block."""
-        block: OpenBlock | None = self.current
-        while block is not None:
-            for op in itertools.islice(reversed(block.ops), LOOK_BACK):
-                if value in op.results:
-                    return op
-            block = block.outer
-        return None
-
     def definition_of(self, value: Value) -> Op | None:
         """Return the op that defines `value`, wherever it is in the open blocks."""
         block: OpenBlock | None = self.current
@@ -112,12 +103,17 @@ class Builder:
 
     def _one(self, cls: type[Op], fields: dict[str, Any], name: str = "") -> Value:
         """Append the op with these fields and return its only result, which has the type of the typing rule."""
-        fields["loc"] = self.loc
-        op = cls.with_fields(fields)
-        (type_,) = RULES[cls](op)
+        (type_,) = RULES[cls](cls.with_fields(fields))
+        return self._typed(cls, type_, fields, name)
+
+    def _typed(self, cls: type[Op], type_: Type, fields: dict[str, Any], name: str = "") -> Value:
+        """The same for an op whose result is known to have this type."""
         result = Value(type_, name)
+        fields["loc"] = self.loc
         fields["results"] = (result,)
-        self.current.ops.append(op)  # as `append` does
+        op = _new(cls)  # as `with_fields` and `append` do, for nearly all ops
+        _set(op, "__dict__", fields)
+        self.current.ops.append(op)
         self.op_count += 1
         return result
 
@@ -133,10 +129,16 @@ class Builder:
     # -- numbers ------------------------------------------------------------------------------------------------
 
     def constant(self, value: bool | float, type: DType | Scalar | Vector) -> Value:
-        """Append a number, in every lane of `type`. `value` must be exact in its dtype (use `semantics.round_to`)."""
-        result = Value(Scalar(type) if isinstance(type, DType) else type)
-        self.append(ops.Constant.with_fields({"value": value, "loc": self.loc, "results": (result,)}))
-        return result
+        """Return a number, in every lane of `type`, made once in a block.
+
+        `value` must be exact in its dtype (use `semantics.round_to`).
+        """
+        of_type = Scalar(type) if isinstance(type, DType) else type
+        key, known = (of_type, value or repr(value)), self.current.known  # -0.0 equals 0.0
+        found = known.get(key)
+        if found is None:
+            found = known[key] = self._typed(ops.Constant, of_type, {"value": value})
+        return found
 
     def index(self, value: int) -> Value:
         return self.constant(value, INDEX.dtype)
@@ -148,13 +150,15 @@ class Builder:
         return self.constant(False, BOOL.dtype)
 
     def binary(self, kind: BinaryKind, lhs: Value, rhs: Value) -> Value:
-        return self._one(ops.Binary, {"kind": kind, "lhs": lhs, "rhs": rhs})
+        (type_,) = _BINARY(kind, lhs.type, rhs.type)
+        return self._typed(ops.Binary, type_, {"kind": kind, "lhs": lhs, "rhs": rhs})
 
     def unary(self, kind: UnaryKind, operand: Value) -> Value:
         return self._one(ops.Unary, {"kind": kind, "operand": operand})
 
     def compare(self, kind: CompareKind, lhs: Value, rhs: Value) -> Value:
-        return self._one(ops.Compare, {"kind": kind, "lhs": lhs, "rhs": rhs})
+        (type_,) = _COMPARE(lhs.type, rhs.type)
+        return self._typed(ops.Compare, type_, {"kind": kind, "lhs": lhs, "rhs": rhs})
 
     add = _binary(BinaryKind.ADD)
     sub = _binary(BinaryKind.SUB)
@@ -173,14 +177,19 @@ class Builder:
         return self.unary(UnaryKind.NEG, operand)
 
     def select(self, condition: Value, if_true: Value, if_false: Value) -> Value:
-        return self._one(ops.Select, {"condition": condition, "if_true": if_true, "if_false": if_false})
+        (type_,) = _SELECT(condition.type, if_true.type, if_false.type)
+        return self._typed(ops.Select, type_, {"condition": condition, "if_true": if_true, "if_false": if_false})
 
     def cast(self, operand: Value, dtype: DType, *, is_exact: bool = False) -> Value:
-        """Convert `operand` to `dtype`, lane by lane; return it where it has that dtype."""
+        """Convert `operand` to `dtype`, lane by lane, once in a block; return it where it has that dtype."""
         wanted = of_dtype(dtype, operand.type)
         if operand.type is wanted:
             return operand
-        return self._stated(ops.Cast, (wanted,), operand=operand, is_exact=is_exact)[0]
+        key, known = (operand, wanted), self.current.known
+        if is_exact or key not in known:  # each that is exact has a place of its own, at which it is checked
+            known[key] = self._stated(ops.Cast, (wanted,), operand=operand, is_exact=is_exact)[0]
+        found: Value = known[key]
+        return found
 
     def bitcast(self, operand: Value, to: Type) -> Value:
         return operand if operand.type == to else self._stated(ops.Bitcast, (to,), operand=operand)[0]
@@ -194,7 +203,12 @@ class Builder:
     # -- vectors ------------------------------------------------------------------------------------------------
 
     def splat(self, operand: Value, count: int) -> Value:
-        return self._one(ops.Splat, {"count": count, "operand": operand})
+        """Return a vector with `operand` in each of `count` lanes, made once in a block."""
+        key, known = (operand, count), self.current.known
+        found = known.get(key)
+        if found is None:
+            found = known[key] = self._one(ops.Splat, {"count": count, "operand": operand})
+        return found
 
     def pack(self, args: Sequence[Value]) -> Value:
         return self._one(ops.Pack, {"args": tuple(args)})
@@ -294,8 +308,10 @@ class Builder:
 
     def call(self, spec: Intrinsic, args: Sequence[Value], params: Sequence[Any] = ()) -> tuple[Value, ...]:
         """Call an intrinsic; argument types must match one of its signatures exactly. params: its defaults if left out."""
-        given = tuple(params) or spec.default_params
-        return self._many(ops.IntrinsicOp, {"spec": spec, "args": tuple(args), "params": given})
+        given, operands = tuple(params) or spec.default_params, tuple(args)
+        results = tuple(map(Value, result_types(spec, operands, given)))
+        fields = {"spec": spec, "args": operands, "params": given, "loc": self.loc, "results": results}
+        return self.append(ops.IntrinsicOp.with_fields(fields))
 
     def call_one(self, spec: Intrinsic, args: Sequence[Value], params: Sequence[Any] = ()) -> Value:
         (value,) = self.call(spec, args, params)

@@ -46,14 +46,19 @@ def is_elementwise(op: Op) -> bool:
     return op.spec.is_elementwise if isinstance(op, ops.IntrinsicOp) else type(op) in _ELEMENTWISE
 
 
-def _by_lanes(cls: type[Op], rule: Rule, *fields: str) -> Rule:
-    """Return the rule of an elementwise op, by a row of `_ELEMENTWISE`."""
-    given = operator.attrgetter(*fields)
+def _by_lanes(cls: type[Op], rule: Rule) -> Rule:
+    """Return what gives the result types of an elementwise op for a row of `_ELEMENTWISE`."""
 
     @functools.cache  # there are few kinds and types, and many ops
     def answer(*row: Any) -> tuple[Type, ...]:
         return _of_lanes(cls.mnemonic, rule, row) if Vector in map(type, row) else rule(*row)
 
+    return answer
+
+
+def _asked_for(answer: Rule, *fields: str) -> Rule:
+    """Return the rule that asks `answer` for the fields of an op."""
+    given = operator.attrgetter(*fields)
     return lambda op: answer(*given(op))
 
 
@@ -249,12 +254,12 @@ def _print(op: ops.Assert | ops.Print | ops.Breakpoint) -> tuple[Type, ...]:
     return ()
 
 
-def _intrinsic(op: ops.IntrinsicOp) -> tuple[Type, ...]:
-    spec = op.spec
-    found = _overloaded(spec, types_of(op.args))
-    if len(op.params) != len(spec.params):
+def result_types(spec: Intrinsic, args: tuple[Value, ...], params: tuple[Any, ...]) -> tuple[Type, ...]:
+    """Return the result types of a call of an intrinsic."""
+    found = _overloaded(spec, types_of(args))
+    if len(params) != len(spec.params):
         _fail(f"{spec.name} needs {len(spec.params)} compile-time values")
-    for param, value in zip(spec.params, op.params, strict=True):
+    for param, value in zip(spec.params, params, strict=True):
         if not param.allows(value):
             _fail(f"{spec.name}: {param.name} = {value!r}")
     return found
@@ -344,10 +349,13 @@ KINDS: dict[type[Op], Callable[[Any], Any]] = {
 }
 """Per such op, what decides what its results must be: its attributes and the types of its operands. Many ops agree in it."""
 
+ANSWERS: dict[type[Op], Rule] = {cls: _by_lanes(cls, rule) for cls, (rule, *_) in _ELEMENTWISE.items()}
+"""Per such op, its result types by kind and types: what the builder knows before there is an op."""
+
 RULES: dict[type[Op], Rule] = {
     ops.Constant: _constant,
-    **{cls: _by_lanes(cls, *row) for cls, row in _ELEMENTWISE.items()},
-    ops.IntrinsicOp: _intrinsic,
+    **{cls: _asked_for(ANSWERS[cls], *fields) for cls, (_, *fields) in _ELEMENTWISE.items()},
+    ops.IntrinsicOp: lambda op: result_types(op.spec, op.args, op.params),
     ops.Splat: _splat,
     ops.Pack: _pack,
     ops.Extract: _extract,

@@ -70,7 +70,7 @@ def test_values_of_a_program_lie_in_their_intervals(data: st.DataObject) -> None
     params = [Value(Scalar(getattr(dtypes, name)), name) for name in names] + [Value(BOOL, "flag")]
     b = Builder(UNKNOWN, params)
     numbers = {p: semantics.typed(data.draw(st.integers(-3, 200)), p.type.dtype) for p in params}
-    known = Intervals(b.maker_of)
+    known = Intervals(b.definition_of)
     known.known[params[0]] = Interval(-3, 200)
 
     for _ in range(data.draw(st.integers(1, 12))):
@@ -91,8 +91,9 @@ def test_values_of_a_program_lie_in_their_intervals(data: st.DataObject) -> None
                 made = b.select(params[-1], value, other)
                 numbers[made] = numbers[value if numbers[params[-1]] else other]
             case "constant":
-                made = b.constant(data.draw(st.integers(-128, 127)), dtypes.int8)
-                numbers[made] = np.int8(b.current.ops[-1].value)
+                given = data.draw(st.integers(-128, 127))
+                made = b.constant(given, dtypes.int8)
+                numbers[made] = np.int8(given)
             case "float":
                 wide = semantics.cast(numbers[value], dtype, dtypes.float32)
                 made = b.cast(b.cast(value, dtypes.float32), dtypes.uint8)
@@ -112,4 +113,4 @@ def test_a_value_that_is_used_twice_in_each_step_is_followed_once() -> None:
     for _ in range(56):
         value = b.add(value, value)
 
-    assert Intervals(b.maker_of)[value] == Interval(0, 31 << 56)
+    assert Intervals(b.definition_of)[value] == Interval(0, 31 << 56)
