@@ -147,8 +147,11 @@ class _Order:
         self.body = body
         self.sized = sized
         self.given = given
-        self.dynamic = {op.result for op in walk(body) if isinstance(op, ops.Alloc) and op.count is None}
+        self.acting = [op for op in walk(body) if op.effects or op.BODY_FIELDS]
+        self.allocs = [op for op in walk(body) if type(op) is ops.Alloc]
+        self.dynamic = {op.result for op in self.allocs if op.count is None}
         self.comes_from = flow.sources(body)
+        self.parts: dict[Block, list[tuple[Op, list[Op]]]] = {}
         self.arrays: dict[Value, frozenset[Value]] = {}
         self.reasons: dict[Op, str] = {}
         self.apart: dict[tuple[Value, Value], frozenset[Hashable] | None] = {}
@@ -162,7 +165,7 @@ class _Order:
     @functools.cached_property
     def stand_ins(self) -> set[Value]:
         """The pointers into no array at all, for paths on which a variable has none."""
-        return {op.result for op in walk(self.body) if isinstance(op, ops.Alloc) and op.space is Space.GLOBAL}
+        return {op.result for op in self.allocs if op.space is Space.GLOBAL}
 
     def find(self) -> None:
         """Find the barriers. Where not even the arrays tell two accesses apart, look at addresses, which takes longer."""
@@ -192,7 +195,9 @@ class _Order:
 
     def run(self, block: Block, pending: list[_MemoryUse]) -> list[_MemoryUse]:
         """Return the accesses since the last barrier, behind `block`; `pending` are those before it."""
-        for op, inside in _parts(block):
+        if block not in self.parts:  # a loop is gone through several times
+            self.parts[block] = _parts(block)
+        for op, inside in self.parts[block]:
             pending = self.statement(op, inside, pending) if type(op) is ops.Statement else self.control(op, pending)
         return pending
 
@@ -379,15 +384,14 @@ class _Order:
         One that must be apart from an array that is written is asked to be apart from all of these, unless it may be one of them
         in work in place. What is read with an order others write, and a kernel that acquires what they wrote has none.
         """
-        every = walk(self.body)
-        if any((type(op) is ops.InlineAsm and op.effects) or ordering(op)[0] for op in every):
+        if any((type(op) is ops.InlineAsm and op.effects) or ordering(op)[0] for op in self.acting):
             return frozenset()
         written = flow.written(self.body, self.comes_from) - self.comes_from.keys()
-        written -= {op.result for op in every if isinstance(op, ops.Alloc)}
+        written -= {op.result for op in self.allocs}
         if not written <= self.sized.keys():
             return frozenset()
         targets = [param for param in params if param in written]
-        ordered = (pointer for op in every if Effect.ORDER in op.effects for pointer in flow.pointers_of(op))
+        ordered = (pointer for op in self.acting if Effect.ORDER in op.effects for pointer in flow.pointers_of(op))
         changing = written | flow.upstream(ordered, self.comes_from)
         only_read = [p for p in params if p in self.sized and p not in changing]
         return frozenset(p for p in only_read if self.is_apart(p, targets))
@@ -454,12 +458,12 @@ def _union(*lists: list[_MemoryUse]) -> list[_MemoryUse]:
 
 
 def _parts(block: Block) -> list[tuple[Op, list[Op]]]:
-    """Return each `statement` with the ops up to the next part, and each op that has statements in it, with none."""
+    """Return each `statement` with what does more than compute up to the next part, and each op that has statements in it."""
     found: list[tuple[Op, list[Op]]] = []
     for op in block.ops:
         if type(op) is ops.Statement or (op.BODY_FIELDS and _has_statements(op)):
             found.append((op, []))
-        elif found and type(found[-1][0]) is ops.Statement:
+        elif (op.effects or op.BODY_FIELDS) and found and type(found[-1][0]) is ops.Statement:
             found[-1][1].append(op)
     return found
 
