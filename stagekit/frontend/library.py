@@ -24,7 +24,7 @@ from stagekit.frontend.language import ELEMENTWISE, Staged, StagedLaunch, ask_mu
 from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric, meet, own_type
 from stagekit.frontend.parts import describe, note_parts, parts_of, same_shape, with_parts
 from stagekit.frontend.tracer import Extents, Tracer, WholeBlock
-from stagekit.frontend.values import Address, Array, Number, StagedRange
+from stagekit.frontend.values import Address, Array, Number, StagedRange, is_dataclass_with
 from stagekit.ir import Block, Effect, Intrinsic, Vector, walk
 from stagekit.limits import MAX_THREADS
 
@@ -114,6 +114,24 @@ def is_multiple(site: Site, value: Any, divisor: int) -> bool:
     have to be one less than a multiple, which is rare.
     """
     return ask_multiple(site, value, divisor, lambda why: None, may_be_off=False)
+
+
+@staged
+def once(site: Site, function: Any, *args: Any) -> Any:
+    """Return `function(*args)`, which must only compute, or what it returned for the same arguments in this block of code."""
+    key, known = (function, *map(_identity, args)), site.tracer.builder.current.known
+    if key not in known:
+        known[key] = function(*args)
+    return known[key]
+
+
+def _identity(arg: Any) -> Any:
+    """Return what an argument counts by: of run-time numbers and pointers, also in tuples and dataclasses, what computes them."""
+    if isinstance(arg, Number | Address):
+        return arg.value
+    if isinstance(arg, tuple | list):
+        return tuple(map(_identity, arg))
+    return (type(arg), *map(_identity, vars(arg).values())) if is_dataclass_with(arg, "eq") else arg
 
 
 def takes_vectors(function: Any, args: Sequence[Any]) -> bool:

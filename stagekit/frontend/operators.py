@@ -150,6 +150,10 @@ def _pointer_arithmetic(site: Site, symbol: str, left: Any, right: Any) -> Any:
         return arrays.distance(site, base, arrays.base_of(site, right))
     if not is_numeric(right):
         return None
+    if (
+        isinstance(right, int | np.integer) and right == 0 and type(right) is not bool
+    ):  # as tiles that begin at 0 have it
+        return base
     offset = arrays.index_value(site, right)
     steps = site.tracer.builder.neg(offset) if symbol == "-" else offset
     return Address(site.tracer.builder.offset(base.value, steps), base.start)

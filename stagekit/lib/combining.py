@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import stagekit as sk
-from stagekit.lib.layout import WARP
+from stagekit.lib.layout import WARP, both, mask_of
 from stagekit.lib.placing import layout_for
 from stagekit.lib.tile import Tile, Traced
 
@@ -198,9 +198,7 @@ class Row:
 
     def where_held(self, condition: Exists) -> Exists:
         """Return whether a condition is true and this thread holds something."""
-        if condition is True or self.holds is True:
-            return self.holds if condition is True else condition
-        return _AND(condition, self.holds)
+        return both(condition, self.holds)
 
     def scan(self, combiner: Combiner, values: list[Values]) -> list[Values]:
         """Return the inclusive scan of each value over the lanes of this warp."""
@@ -391,7 +389,7 @@ class Scan:
         row = Row(WARP, -(-self.totals // width), is_reversed=self.is_reversed)
         chunk = Chunk(row, width, self.totals, [])
         places = [_ADD(_MULTIPLY(row.lane, width), place) for place in range(width)]
-        masks = [_mask(chunk.exists(place)) for place in range(width)]
+        masks = [mask_of(chunk.exists(place)) for place in range(width)]
         for place, mask in zip(places, masks):
             chunk.values.append(tuple([sk.load(_ADD(array, place), mask=mask) for array in totals]))
         for place, mask, value in zip(places, masks, Scan(self.combiner, [chunk]).results()):
@@ -409,8 +407,4 @@ class Scan:
             exists = True if (c + 1) * self.warps < self.totals else _LESS(place, self.totals)
         else:
             exists = row.where_held(True if c > 0 else _AT_LEAST(place, 0))
-        return tuple([sk.load(_ADD(array, place), mask=_mask(exists)) for array in arrays]), exists
-
-
-def _mask(exists: Exists) -> Traced | None:
-    return None if exists is True else exists
+        return tuple([sk.load(_ADD(array, place), mask=mask_of(exists)) for array in arrays]), exists

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import stagekit as sk
-from stagekit.lib.layout import WARP, Layout, Shape, enumerated
+from stagekit.lib.layout import WARP, Layout, Shape, enumerated, mask_of
 
 _ADD, _MULTIPLY, _SUBTRACT, _EQUAL = map(sk._operation, ("+", "*", "-", "=="))
 
@@ -128,20 +128,20 @@ class Scratch:
         for at, width, place in self._places(layout):
             if width > 1 and all(mask is masks[at] for mask in masks[at : at + width]):
                 (vector,) = sk._in_vectors(elements[at : at + width], [width])
-                sk._store_vector(place, vector, self._align(layout), mask=_mask(masks[at]))
+                sk._store_vector(place, vector, self._align(layout), mask=mask_of(masks[at]))
                 continue
             for neighbour in range(width):
-                sk.store(_ADD(place, neighbour), elements[at + neighbour], mask=_mask(masks[at + neighbour]))
+                sk.store(_ADD(place, neighbour), elements[at + neighbour], mask=mask_of(masks[at + neighbour]))
 
     def load(self, layout: Layout) -> list[Any]:
         masks, found = layout.valid(), []
         for at, width, place in self._places(layout):
             if width > 1 and all(mask is masks[at] for mask in masks[at : at + width]):
-                vector = sk._load_vector(place, width, self._align(layout), mask=_mask(masks[at]))
+                vector = sk._load_vector(place, width, self._align(layout), mask=mask_of(masks[at]))
                 found += sk._lanes(vector)
                 continue
             for neighbour in range(width):
-                found.append(sk.load(_ADD(place, neighbour), mask=_mask(masks[at + neighbour])))
+                found.append(sk.load(_ADD(place, neighbour), mask=mask_of(masks[at + neighbour])))
         return found
 
     def _places(self, layout: Layout) -> list[tuple[int, int, Any]]:
@@ -155,10 +155,6 @@ class Scratch:
 
     def _align(self, layout: Layout) -> int:
         return min(access_width(layout, self.gap, self.itemsize) * self.itemsize, 16)
-
-
-def _mask(exists: Any) -> Any:
-    return None if exists is True else exists
 
 
 def strides_of(shape: Shape, gap: int) -> list[int]:

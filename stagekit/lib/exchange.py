@@ -10,7 +10,7 @@ from typing import Any
 
 import stagekit as sk
 from stagekit.lib.conversion import wait
-from stagekit.lib.layout import Layout
+from stagekit.lib.layout import Layout, both, mask_of
 from stagekit.lib.tile import Tile, Traced, of_one_axis
 
 _ADD, _AND, _LESS, _AT_LEAST = map(sk._operation, ("+", "&", "<", ">="))
@@ -19,8 +19,7 @@ _ADD, _AND, _LESS, _AT_LEAST = map(sk._operation, ("+", "&", "<", ">="))
 def indices_of(layout: Layout) -> list[tuple[Traced, Traced | None]]:
     """Return for each element of a thread its index, and a mask: whether it exists, None where it does in every thread."""
     (first,) = layout.first()
-    masks = [None if exists is True else exists for exists in layout.valid()]
-    return [(_ADD(first, offset), mask) for (offset,), mask in zip(layout.offsets, masks)]
+    return [(_ADD(first, offset), mask_of(exists)) for (offset,), exists in zip(layout.offsets, layout.valid())]
 
 
 def store_tile(array: Traced, tile: Tile) -> None:
@@ -53,9 +52,8 @@ def gather(tile: Tile, index: Any) -> Any:
     store_tile(scratch, tile)
     wait(tile.layout.threads)
     if isinstance(index, Tile):
-        masks = [None if exists is True else exists for exists in index.valid()]
-        rows = zip(index.elements, masks)
-        found = index.like([sk.load(_ADD(scratch, place), mask=mask) for place, mask in rows])
+        rows = zip(index.elements, index.valid())
+        found = index.like([sk.load(_ADD(scratch, place), mask=mask_of(exists)) for place, exists in rows])
     else:
         found = sk.load(_ADD(scratch, index))
     wait(tile.layout.threads)  # in a loop, the next round writes to the same scratch
@@ -77,9 +75,9 @@ def histogram(tile: Tile, bins: int, mask: Any = None) -> Tile:
     threads, counts = zeros.layout.threads, sk.alloc_shared((zeros.extent,), sk.int32)
     store_tile(counts, zeros)
     wait(threads)
-    allowed = tile.valid() if mask is None else map(_both, tile.valid(), tile.elements_of(mask))
+    allowed = tile.valid() if mask is None else map(both, tile.valid(), tile.elements_of(mask))
     for value, on in zip(tile.elements, allowed):
-        is_inside = _both(_both(on, _LESS(value, zeros.extent)), _AT_LEAST(value, 0))
+        is_inside = _AND(both(on, _LESS(value, zeros.extent)), _AT_LEAST(value, 0))
         sk._choose(is_inside, lambda value=value: _count(_ADD(counts, value)), lambda: None)
     wait(threads)
     found = load_tile(counts, zeros)
@@ -89,7 +87,3 @@ def histogram(tile: Tile, bins: int, mask: Any = None) -> Tile:
 
 def _count(place: Traced) -> None:
     sk.atomic_add(place, 1)
-
-
-def _both(one: Traced, other: Traced) -> Traced:
-    return other if one is True else _AND(one, other)

@@ -17,7 +17,7 @@ import numpy as np
 
 import stagekit as sk
 from stagekit.lib.conversion import Scratch, best_gap, by_steps, is_pointer, matching, strides_of, wait
-from stagekit.lib.layout import Layout, Shape, enumerated
+from stagekit.lib.layout import Layout, Shape, enumerated, mask_of
 from stagekit.lib.placing import MAX_AXES, is_int, plain_int
 from stagekit.lib.weak import Fill, Form, Guard, Ramp
 
@@ -159,7 +159,7 @@ def cut_elements(elements: list[Any], source: Layout, cuts: tuple[AxisCut, ...],
         steps += [] if cut.extent is None else [cut.step * stride]
     for first, step in zip(target.first(), steps):
         start = _moved(start, first, step)
-    masks = [None if exists is True else exists for exists in target.valid()]
+    masks = [*map(mask_of, target.valid())]
     places = [sum([o * step for o, step in zip(offset, steps)]) for offset in target.offsets]
     found_there = [sk.load(_ADD(start, place), mask=mask) for place, mask in zip(places, masks)]
     wait(source.threads)  # in a loop, the next round writes to the same memory

@@ -18,7 +18,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,14 @@ _ADD, _MULTIPLY, _LESS, _AND, _EQUAL = map(sk._operation, ("+", "*", "<", "&", "
 _DIVIDE, _REMAINDER, _RIGHT = map(sk._operation, ("//", "%", ">>"))
 
 Shape = tuple[int, ...]
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def computed_once(function: F) -> F:
+    """Let a function that only computes do so once in a block of code for the same arguments."""
+    return functools.wraps(function)(lambda *args: sk._once(function, *args))  # type: ignore[return-value]
 
 
 class Digit(NamedTuple):
@@ -69,17 +77,17 @@ class Layout:
         found: Self = _LAYOUTS.setdefault((shape, threads, registers, lanes, width), object.__new__(cls))
         return found
 
-    @property
+    @functools.cached_property
     def extent(self) -> int:
         """The number of elements of the tile."""
         return math.prod(self.shape)
 
-    @property
+    @functools.cached_property
     def count(self) -> int:
         """How many elements each thread holds, those that do not exist included."""
         return math.prod([digit.radix for digit in self.registers])
 
-    @property
+    @functools.cached_property
     def widths(self) -> list[int]:
         """The widths of the vectors that hold a thread's elements, in order. A vector of width 1 is a scalar."""
         count = self.count
@@ -99,14 +107,33 @@ class Layout:
         """The axis along which a thread, or else the next one, has the neighbour of an element."""
         return self.vector_axis if self.width > 1 or not self.lanes else self.lanes[0].axis
 
-    @property
+    @functools.cached_property
     def offsets(self) -> list[Shape]:
         """For each register the index of its element in thread 0. In another thread it is further on by `first`."""
-        return _offsets(self)
+        found = [(0,) * len(self.shape)]
+        for radix, axis, stride in self.registers:
+            steps = [value * stride for value in range(radix)]
+            found = [(*at[:axis], at[axis] + step, *at[axis + 1 :]) for step in steps for at in found]
+        return found
+
+    @functools.cached_property
+    def last(self) -> list[int]:
+        """How far the elements of the last thread are from those of thread 0, along each axis."""
+        last = [0] * len(self.shape)
+        for digit in self.lanes:
+            last[digit.axis] += (digit.radix - 1) * digit.stride
+        return last
+
+    @functools.cached_property
+    def is_whole(self) -> bool:
+        """Whether every thread has all its elements."""
+        ends = [max(column) + last for column, last in zip(zip(*self.offsets), self.last)]
+        return all(end < extent for end, extent in zip(ends, self.shape))
 
     # -- in a kernel ----------------------------------------------------------------------------------------------
 
     @sk._direct
+    @computed_once
     def first(self, axes: Sequence[int] | None = None) -> list[Any]:
         """Return the index of this thread's first element, for each axis a number known at run time, or 0; of some axes alone."""
         found: list[Any] = [0] * len(self.shape)
@@ -128,14 +155,11 @@ class Layout:
         return found
 
     @sk._direct
+    @computed_once
     def valid(self) -> list[Any]:
         """Return for each element whether it exists: True itself, not a run-time value, where it does in every thread."""
-        last = [0] * len(self.shape)  # how far the last thread's elements are from those of thread 0
-        for digit in self.lanes:
-            last[digit.axis] += (digit.radix - 1) * digit.stride
-        offsets = self.offsets
-        short = [max(o[axis] for o in offsets) + last[axis] >= extent for axis, extent in enumerate(self.shape)]
-        if not any(short):
+        offsets, last = self.offsets, self.last
+        if self.is_whole:
             return [True] * len(offsets)
         first, known = self.first(), dict[tuple[int, int], Any]()
 
@@ -155,7 +179,7 @@ class Layout:
         is_first = functools.reduce(both, [_EQUAL(value, 0) for _, value in copies], True)
         return [both(is_first, exists) for exists in self.valid()]
 
-    @property
+    @functools.cached_property
     def has_copies(self) -> bool:
         return any(digit.stride == 0 for digit in self.lanes)
 
@@ -196,6 +220,11 @@ def layout_of(shape: Shape, threads: int, registers: Sequence[Digit], lanes: Seq
     return Layout(shape, threads, kept[0], kept[1], width)
 
 
+def mask_of(exists: Any) -> Any:
+    """Return the mask for what exists under a condition: none where it is certain."""
+    return None if exists is True else exists
+
+
 def both(one: Any, other: Any) -> Any:
     """Return whether both hold, of which True itself costs nothing."""
     if one is True or other is True:
@@ -213,15 +242,6 @@ def quotient_of(number: Any, divisor: int) -> Any:
 def rest_of(number: Any, divisor: int) -> Any:
     """Return number % divisor of one."""
     return _AND(number, divisor - 1) if divisor & (divisor - 1) == 0 else _REMAINDER(number, divisor)
-
-
-@functools.cache
-def _offsets(layout: Layout) -> list[Shape]:
-    found = [(0,) * len(layout.shape)]
-    for radix, axis, stride in layout.registers:
-        steps = [value * stride for value in range(radix)]
-        found = [(*at[:axis], at[axis] + step, *at[axis + 1 :]) for step in steps for at in found]
-    return found
 
 
 @functools.cache

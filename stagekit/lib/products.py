@@ -14,7 +14,7 @@ import stagekit as sk
 from stagekit.lib.axes import held
 from stagekit.lib.conversion import Scratch, best_gap, strides_of, wait
 from stagekit.lib.fragments import INSTRUCTIONS, Sharing, in_memory, matrix_of, multiplied, sharing_for
-from stagekit.lib.layout import WARP, Digit, Layout, layout_of
+from stagekit.lib.layout import WARP, Digit, Layout, layout_of, mask_of
 from stagekit.lib.placing import layout_for
 from stagekit.lib.reductions import sum_dtype
 from stagekit.lib.shared import COLUMN, ROW, Matrix, new_matrix
@@ -170,7 +170,7 @@ class _Rows:
     def row(self, number: int) -> list[Traced]:
         """Return this thread's part of a row, as vectors."""
         places = [_ADD(self.start, number * self.pitch + offset) for offset in self.offsets[:: self.width]]
-        masks = [None if mask is True else mask for mask in self.masks]
+        masks = [*map(mask_of, self.masks)]
         if self.width == 1:
             return [sk.load(place, mask=mask) for place, mask in zip(places, masks)]
         return [sk._load_vector(place, self.width, self.align, mask=mask) for place, mask in zip(places, masks)]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import stagekit as sk
-from stagekit.lib.layout import Layout, Shape
+from stagekit.lib.layout import Layout, Shape, mask_of
 
 _ADD, _MULTIPLY, _AND, _OR, _XOR, _LEFT, _RIGHT = map(sk._operation, ("+", "*", "&", "|", "^", "<<", ">>"))
 CHUNK_BYTES = 16
@@ -70,7 +70,7 @@ class Matrix:
         """Return this thread's elements, by loads."""
         found = []
         for at, width, (row, column) in self._places(layout):
-            place, mask = self.at(row, column), _mask(layout.valid()[at])
+            place, mask = self.at(row, column), mask_of(layout.valid()[at])
             if width == 1:
                 found.append(sk.load(place, mask=mask))
             else:
@@ -85,7 +85,7 @@ class Matrix:
         """Write this thread's elements."""
         masks = layout.owned()
         for at, width, (row, column) in self._places(layout):
-            place, mask = self.at(row, column), _mask(masks[at])
+            place, mask = self.at(row, column), mask_of(masks[at])
             if width == 1:
                 sk.store(place, elements[at], mask=mask)
             else:
@@ -135,7 +135,3 @@ def new_matrix(
     """Return a matrix in new memory; the first one of several that follow one another by `rows` rows."""
     array = sk.alloc_shared((copies * rows * pitch_of(columns, dtype),), dtype, align=128)
     return Matrix(array, rows, columns, strides)
-
-
-def _mask(exists: Any) -> Any:
-    return None if exists is True else exists

@@ -22,7 +22,7 @@ from typing import Any
 import stagekit as sk
 from stagekit.lib.conversion import wait
 from stagekit.lib.exchange import indices_of, load_tile
-from stagekit.lib.layout import WARP
+from stagekit.lib.layout import WARP, both, mask_of
 from stagekit.lib.tile import Tile, Traced, of_one_axis
 
 _ADD, _MULTIPLY, _AND, _OR, _XOR = map(sk._operation, ("+", "*", "&", "|", "^"))
@@ -164,14 +164,10 @@ class _Network:
     def exists(self, e: int) -> Any:
         if (e + 1) * self.active <= self.extent:
             return self.holds
-        return (
-            _LESS(self.place(e), self.extent)
-            if self.holds is True
-            else _AND(self.holds, _LESS(self.place(e), self.extent))
-        )
+        return both(self.holds, _LESS(self.place(e), self.extent))
 
     def load(self, place: Traced, exists: Any) -> Values:
-        mask = None if exists is True else exists
+        mask = mask_of(exists)
         first, *rest = [sk.load(_ADD(array, place), mask=mask) for array in self.scratch]
         if mask is None:
             return (first, *rest)
@@ -180,7 +176,7 @@ class _Network:
         return (sk.where(mask, first, last), *[sk.where(mask, each, self.size) for each in rest])
 
     def store(self, values: Held, place: Callable[[int], Traced]) -> None:
-        mask = None if self.holds is True else self.holds
+        mask = mask_of(self.holds)
         for e, value in enumerate(values):
             for array, number in zip(self.scratch, value or ()):
                 sk.store(_ADD(array, place(e)), number, mask=mask)

@@ -36,7 +36,7 @@ from stagekit.lib.indexing import TileIndex, cut_elements, cut_form, index_of
 from stagekit.lib.layout import Layout, Shape, blocked
 from stagekit.lib.placing import MAX_AXES, is_int, layout_for, plain_int, regrouped, require_dtype
 from stagekit.lib.shared import Matrix
-from stagekit.lib.weak import RULES, Form, Ramp, Rule, is_alike, reshaped, scalar, spread
+from stagekit.lib.weak import RULES, Form, Ramp, Rule, in_vectors, is_alike, reshaped, scalar, spread
 
 Traced = Any  # a run-time scalar or pointer, while a kernel is specialised
 
@@ -176,11 +176,8 @@ class Tile:
         if self.shape != layout.shape:
             common_shape((self,), layout.shape)  # refuses it
         if self.form is not None:
-            return Tile(
-                (),
-                layout,
-                spread(self.form, self.shape, len(layout.shape)) if self.shape != layout.shape else self.form,
-            )
+            is_other = self.shape != layout.shape
+            return Tile((), layout, spread(self.form, self.shape, len(layout.shape)) if is_other else self.form)
         return _repeated_along(self, layout) if self.shape != layout.shape else self._in(layout)
 
     def _in(self, layout: Layout) -> Tile:
@@ -193,13 +190,9 @@ class Tile:
         if self.shape != other.shape:
             return self
         held = [each.layout for each in (self, other) if not each.form]
-        layout = (
-            self.layout
-            if self.layout == other.layout
-            else max(held, key=_preference)
-            if held
-            else layout_for(self.shape)
-        )
+        layout = self.layout
+        if layout != other.layout:
+            layout = max(held, key=_preference) if held else layout_for(self.shape)
         if is_alike(self.form, other.form):
             return self if self.layout == layout else self.at(layout)
         return tile_of(list(self.at(layout)._parts), layout)
@@ -347,8 +340,7 @@ def is_atomic(function: Any) -> bool:
 @sk._direct
 def tile_of(parts: list[Traced], layout: Layout) -> Tile:
     """Return the tile of a layout that holds these vectors, or these elements."""
-    widths = layout.widths
-    return Tile(tuple(sk._in_vectors(parts, widths) if widths[0] > 1 else parts), layout)
+    return Tile(tuple(in_vectors(parts, layout)), layout)
 
 
 @sk._direct

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import stagekit as sk
-from stagekit.lib.layout import Layout, Shape, both
+from stagekit.lib.layout import Layout, Shape, both, computed_once
 from stagekit.lib.shared import Matrix
 
 _ADD, _SUBTRACT, _MULTIPLY, _AND = map(sk._operation, ("+", "-", "*", "&"))
@@ -50,6 +50,7 @@ class Ramp:
         """Whether neighbours along an axis are one apart, for certain."""
         return type(self.strides[axis]) is int and self.strides[axis] == 1
 
+    @computed_once
     def elements(self, layout: Layout, every: int = 1) -> list[Any]:
         """Return this thread's elements, or the first of `every` so many. Equal ones are one object."""
         known: list[tuple[int, int]] = []
@@ -79,14 +80,16 @@ class Ramp:
 
     def start(self, layout: Layout) -> Any:
         """Return this thread's first element."""
-        axes = [axis for axis, stride in enumerate(self.strides) if not (type(stride) is int and stride == 0)]
+        return _sum(self.base, self.beyond(layout))
+
+    def beyond(self, layout: Layout) -> Any:
+        """Return how far this thread's first element is from that of thread 0."""
+        axes = [axis for axis, stride in enumerate(self.strides) if not is_zero(stride)]
         first = layout.first(axes)
-        return functools.reduce(
-            _ADD, [_times(first[a], self.strides[a]) for a in axes if type(first[a]) is not int], self.base
-        )
+        return functools.reduce(_sum, [_times(first[a], self.strides[a]) for a in axes if type(first[a]) is not int], 0)
 
     def parts(self, layout: Layout) -> list[Any]:
-        return _in_vectors(self.elements(layout), layout)
+        return in_vectors(self.elements(layout), layout)
 
     def align(self, layout: Layout) -> int | None:
         """Return the bytes that each vector of memory here is aligned to; None where vectors are not known to be aligned."""
@@ -110,13 +113,14 @@ class Limit:
     symbol: str
     bound: Any
 
+    @computed_once
     def elements(self, layout: Layout, every: int = 1) -> list[Any]:
-        compare, reach = _COMPARE[self.symbol], self.reach(layout)
+        ramp, compare, reach = self.ramp, _COMPARE[self.symbol], self.reach(layout)
         if reach is None:
-            return _once_each(lambda each: compare(each, self.bound), self.ramp.elements(layout, every))
+            return _once_each(lambda each: compare(each, self.bound), ramp.elements(layout, every))
         near = sk.minimum(sk.maximum(self.bound, reach[0] - 1), reach[1] + 1)  # further off it decides nothing more
-        rest = _SUBTRACT(sk.int32(near), sk.int32(replace(self.ramp, base=sk.int64(0)).start(layout)))
-        places = [self.ramp.place(index) for index in layout.offsets[::every]]
+        rest = _SUBTRACT(sk.int32(near), sk.int32(ramp.beyond(layout)))
+        places = [ramp.place(index) for index in layout.offsets[::every]]
         found = {place: compare(sk.int32(place), rest) for place in dict.fromkeys(places)}
         return [found[place] for place in places]
 
@@ -135,7 +139,7 @@ class Limit:
 
     def parts(self, layout: Layout) -> list[Any]:
         if self.reach(layout) is not None:
-            return _in_vectors(self.elements(layout), layout)
+            return in_vectors(self.elements(layout), layout)
         return [_COMPARE[self.symbol](each, self.bound) for each in self.ramp.parts(layout)]
 
     def is_true(self, shape: Shape) -> Any:
@@ -150,7 +154,7 @@ class Limit:
         ramp = self.ramp
         if is_zero(ramp.strides[axis]):
             return True
-        end = _ADD(self.bound, _TO_EXCLUSIVE[self.symbol])
+        end = _sum(self.bound, _TO_EXCLUSIVE[self.symbol])
         is_whole = ramp.is_contiguous(axis) and sk._is_multiple(end, width) and sk._is_multiple(ramp.base, width)
         return is_whole and ramp.are_rows_multiples(axis, width)
 
@@ -165,6 +169,7 @@ class Guard:
     dtype = sk.bool_
     is_address = False
 
+    @computed_once
     def elements(self, layout: Layout, every: int = 1) -> list[Any]:
         """Return this thread's elements, or the first of `every` so many."""
         return self._all([limit.elements(layout, every) for limit in self.limits])
@@ -201,19 +206,26 @@ class Fill:
         return [self.value] * layout.count
 
     def parts(self, layout: Layout) -> list[Any]:
-        return _in_vectors([self.value] * len(layout.widths), layout)
+        return in_vectors([self.value] * len(layout.widths), layout)
 
 
 Form = Ramp | Guard | Fill | Matrix
 
 
-def _in_vectors(elements: list[Any], layout: Layout) -> list[Any]:
+def in_vectors(elements: list[Any], layout: Layout) -> list[Any]:
     found: list[Any] = sk._in_vectors(elements, layout.widths) if layout.widths[0] > 1 else elements
     return found
 
 
 def _times(number: Any, stride: Any) -> Any:
     return number if type(stride) is int and stride == 1 else _MULTIPLY(number, stride)
+
+
+def _sum(base: Any, step: Any) -> Any:
+    """Return a number plus another one, or a pointer plus a number, of which a known 0 adds nothing."""
+    if isinstance(step, numbers.Integral) and step == 0:
+        return base
+    return step if isinstance(base, numbers.Integral) and base == 0 else _ADD(base, step)
 
 
 def is_zero(stride: Any) -> bool:
@@ -281,7 +293,8 @@ def scalar(value: Any) -> Form | None:
 def _added(left: Any, right: Any) -> Form | None:
     if not _are_ramps(left, right) or (left.is_address and right.is_address):
         return None
-    base = _ADD(right.base, left.base) if right.is_address else _ADD(left.base, right.base)
+    add = _ADD if left.is_address or right.is_address else _sum  # an array with gaps is refused here
+    base = add(right.base, left.base) if right.is_address else add(left.base, right.base)
     return Ramp(base, _by_axis(_ADD, left, right), left.is_address or right.is_address)
 
 

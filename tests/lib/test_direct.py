@@ -12,7 +12,8 @@ import pytest
 import stagekit as sk
 from stagekit.diagnostics import place_of_user
 from stagekit.frontend.evaluation import EVALUATORS
-from stagekit.ir import walk
+from stagekit.ir import I32, ops, walk
+from tests.places import each_place, run
 
 ANY = sk.Tensor((None,), sk.float32)
 
@@ -44,6 +45,45 @@ def test_a_tile_is_not_interpreted_element_by_element(monkeypatch: pytest.Monkey
     softmax.specialize(BLOCK=32768).trace()
 
     assert len(evaluated) - few == few
+
+
+def test_what_tiles_ask_for_again_is_computed_once_in_a_block_of_code() -> None:
+    """An index, a mask, a constant and a splat; in the arm of an `if`, which another path does not reach, once more."""
+
+    @sk.jit
+    def copies(src: ANY, dst: ANY, n: sk.int32):
+        i = sk.arange(0, 4096)
+        x = sk.load(src + i, mask=i < n, other=1.0)
+        sk.store(dst + i, x + 2.5, mask=i < n)
+        if n > 7:
+            sk.store(dst + 4096 + i, x - 2.5, mask=i < n)
+
+    body = copies.specialize().trace().function.body
+    arm = next(op for op in body.ops if isinstance(op, ops.If)).then_body
+
+    for block in (body, arm):
+        computed = [op for op in block.ops if isinstance(op, ops.Constant | ops.Splat | ops.IntrinsicOp | ops.Compare)]
+        rows = [
+            (type(op), op.result.type, *(getattr(op, n) for n in op.ATTRIBUTE_FIELDS), *op.operands())
+            for op in computed
+        ]
+        assert len(set(rows)) == len(rows)
+        assert sum(isinstance(op, ops.Compare) and op.operands()[0].type is I32 for op in block.ops) == 4 + (
+            block is body
+        )
+
+
+@each_place
+def test_constants_that_are_equal_but_not_the_same_are_kept_apart(place) -> None:
+    @sk.jit
+    def signs(out: ANY):
+        i = sk.arange(0, 8)
+        sk.store(out + i, sk.copysign(sk.full(8, 1.0, sk.float32), sk.float32(0.0)))
+        sk.store(out + 8 + i, sk.copysign(sk.full(8, 1.0, sk.float32), sk.float32(-0.0)))
+
+    (out,) = run(place, signs[1], [np.zeros(16, np.float32)])
+
+    assert out.tolist() == [1.0] * 8 + [-1.0] * 8
 
 
 def test_every_op_of_a_tile_stands_at_a_line_of_the_user() -> None:
