@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.diagnostics import StagekitError, shown
+from stagekit.diagnostics import PACKAGE, StagekitError, shown
 from stagekit.dtypes import DType, dtype_from_numpy
 from stagekit.frontend import builtins, effects, language, objects, overloads
 from stagekit.frontend.assignments import binding_scope
 from stagekit.frontend.direct import run as run_direct
-from stagekit.frontend.errors import BadCall, NotCallable, ReturnOnSomePaths
+from stagekit.frontend.errors import BadCall, NotCallable, ReturnOnSomePaths, StagingError
 from stagekit.frontend.evaluation import ROUTES, Site, evaluate
 from stagekit.frontend.familiar import counterpart, familiar, of_tiles
 from stagekit.frontend.journal import Location
@@ -227,7 +227,13 @@ def _interpreted(site: Site, fn: types.FunctionType, args: list[Any], kwargs: di
     """Interpret `fn` in a frame of its own. The arguments are evaluated already, so each is evaluated once."""
     source = snapshot_of(fn).source
     site.tracer.captures.note_function(fn)
-    return run_call(site, source, fn, None, _variables(site, fn, args, kwargs))
+    try:
+        variables = _variables(site, fn, args, kwargs)
+    except StagingError as error:
+        if site.frame.source.file.startswith(PACKAGE) and not source.file.startswith(PACKAGE):
+            error.loc = snapshot_of(fn).loc  # the user has given it to a kernel of ours, whose lines are not at fault
+        raise
+    return run_call(site, source, fn, None, variables)
 
 
 def _with_fixed(

@@ -18,7 +18,16 @@ from stagekit.frontend.iteration import forget_position, items_of
 from stagekit.frontend.numbers import COMPARISONS, USUAL, default_dtype, is_literal, is_numeric
 from stagekit.frontend.parts import describe
 from stagekit.frontend.tracer import Assigned, Frame, Thunk, Tracer
-from stagekit.frontend.values import STAND_INS, Address, Array, Number, StagedRange, holds_run_time, is_dataclass_with
+from stagekit.frontend.values import (
+    STAND_INS,
+    Address,
+    Array,
+    Number,
+    StagedRange,
+    hint_of,
+    holds_run_time,
+    is_dataclass_with,
+)
 
 Truth = bool | Number  # of a condition: known at compile time, or a run-time bool
 Test = Callable[[], Truth]
@@ -35,6 +44,8 @@ def truth(site: Site, value: Any) -> Truth:
         method = user_method(site.tracer, value, name)
         if method is not None:
             return truth(site, site.invoke(method, [value]))
+    if hint := hint_of(value):
+        raise site.error(BadOperands("bool()", describe(value), hint))
     return bool(site.static(bool, value))
 
 
@@ -199,6 +210,8 @@ def compare(site: Site, op: ast.cmpop, left: Any, right: Any) -> Any:
         return answer
     if isinstance(left, STAND_INS) or isinstance(right, STAND_INS):
         return _compare_stand_ins(site, op, left, right)
+    if hint := hint_of(left) or hint_of(right):
+        raise site.error(BadOperands(COMPARISONS[type(op)][0], f"{describe(left)} and {describe(right)}", hint))
     if holds_run_time(left) or holds_run_time(right):
         return _compare_contents(site, op, left, right)
     return site.static(python, left, right)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import itertools
 import math
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +20,7 @@ from stagekit import dtypes
 from stagekit.diagnostics import Loc, shown
 from stagekit.dtypes import DType
 from stagekit.frontend import caching, conditions, effects
+from stagekit.frontend.calls import snapshot_of
 from stagekit.frontend.errors import BadBlockSize, BadCall, BadIndex, BadShape, StagingError
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.language import ELEMENTWISE, Staged, StagedLaunch, ask_multiple, load_as, staged, store_as
@@ -169,12 +172,32 @@ def choose(site: Site, condition: Any, then: Any, otherwise: Any) -> Any:
 @staged
 def combined(site: Site, user: str, combine: Any, *values: Any) -> Any:
     """Return what the combiner of the function `user` makes of values, each thread by itself."""
+    return _by_itself(site, f"the combiner of `{user}`", _COMBINER_HINT, combine, values)
+
+
+@staged
+def of_each(site: Site, function: Any, objection: Callable[[Any], str], *values: Any) -> Any:
+    """Return what a user's function, which a kernel was given, makes of tiles: each element from those beside it.
+
+    objection: returns what is wrong with a result that is no number, or nothing. It is reported where the function is defined.
+    """
+    found = _by_itself(site, "a function of each element", _ELEMENT_HINT, function, values)
+    if wrong := "" if is_numeric(found) else objection(found):
+        given = inspect.unwrap(function)
+        name = getattr(given, "__name__", "the function")
+        loc = snapshot_of(given).loc if isinstance(given, types.FunctionType) else site.loc
+        raise StagingError(BadCall(f"`{name}` gives {describe(found)}", wrong), loc)
+    return found
+
+
+def _by_itself(site: Site, what: str, hint: str, function: Any, values: tuple[Any, ...]) -> Any:
+    """Return `function(*values)`. Refused: an operation among threads in it. what: what the function is."""
     ops = site.tracer.builder.current.ops
     count = len(ops)
-    found = combine(*values)
+    found = function(*values)
     for op in walk(Block((), tuple(ops[count:]))):
-        if Effect.COLLECTIVE in op.effects:
-            raise StagingError(BadCall(f"the combiner of `{user}` needs other threads", _COMBINER_HINT), op.loc)
+        if not op.effects.isdisjoint((Effect.COLLECTIVE, Effect.SYNC)):
+            raise StagingError(BadCall(f"{what} needs other threads", hint), op.loc)
     return found
 
 
@@ -182,6 +205,9 @@ _COMBINER_HINT = (
     "threads call a combiner as often as the tile's placement asks, some not at all: reduce or wait before, and use the "
     "result in it"
 )
+
+
+_ELEMENT_HINT = "it makes each element from the elements beside it; write a kernel that reduces or moves them"
 
 
 @staged

@@ -33,6 +33,7 @@ from stagekit.frontend.values import (
     Array,
     Closure,
     StagedRange,
+    hint_of,
     holds_run_time,
     is_dataclass_with,
     is_generated,
@@ -265,3 +266,5 @@ def refuse_index(site: Site, owner: Any, index: Any) -> None:
         raise site.error(BadIndex("a pointer cannot be indexed", hint))
     if is_numeric(owner) or owner is None:
         raise site.error(BadIndex(f"{describe(owner)} cannot be indexed", "index an array or a container"))
+    if hint := hint_of(owner):
+        raise site.error(BadIndex(f"{describe(owner)} cannot be indexed", hint))

@@ -28,7 +28,7 @@ from stagekit.frontend.numbers import (
 from stagekit.frontend.parts import describe
 from stagekit.frontend.texts import bounded_format
 from stagekit.frontend.tracer import Frame
-from stagekit.frontend.values import STAND_INS, Address, Array, Number, holds_run_time
+from stagekit.frontend.values import STAND_INS, Address, Array, Number, hint_of, holds_run_time, is_of_library
 from stagekit.intrinsics import registry
 from stagekit.ir import of_dtype
 
@@ -62,7 +62,7 @@ def binary(site: Site, symbol: str, left: Any, right: Any) -> Any:
     answer = by_method(site, SYMBOLS[symbol].method, left, right)
     if answer is not NotImplemented:
         return answer
-    if isinstance(left, STAND_INS) or isinstance(right, STAND_INS):
+    if any(isinstance(each, STAND_INS) or is_of_library(each) for each in (left, right)):
         raise site.error(_refusal(symbol, left, right))
     if isinstance(left, str) and holds_run_time(right):
         raise site.needs_static("what is formatted into a string", right)
@@ -99,8 +99,10 @@ def _refuse_huge(site: Site, symbol: str, left: Any, right: Any) -> None:
 
 
 def _refusal(symbol: str, left: Any, right: Any) -> BadOperands:
-    hint = ""
-    if isinstance(left, (list, tuple)) or isinstance(right, (list, tuple)):
+    hint = hint_of(left) or hint_of(right)
+    if symbol == "@":
+        hint = "the product of two matrices is `sk.dot(x, y)` of tiles, such as `x = sk.load(A.tile((row, k), (M, K)))`"
+    elif isinstance(left, (list, tuple)) or isinstance(right, (list, tuple)):
         hint = "how many items a list has must be known; memory of a run-time size is an array argument"
     elif isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
         hint = "index the array, or pass it to the kernel as an argument"
@@ -181,8 +183,8 @@ def unary(site: Site, op: type[ast.unaryop], operand: Any) -> Any:
     method = user_method(site.tracer, operand, name)
     if method is not None:
         return site.invoke(method, [operand])
-    if isinstance(operand, STAND_INS):
-        raise site.error(BadOperands(name, describe(operand), ""))
+    if isinstance(operand, STAND_INS) or is_of_library(operand):
+        raise site.error(BadOperands(name, describe(operand), hint_of(operand)))
     return site.static(python, operand)
 
 

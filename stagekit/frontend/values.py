@@ -249,6 +249,16 @@ class _Unknown:
 STAND_INS = (Number, Address, Array, StagedRange)
 
 
+def is_of_library(value: Any) -> bool:
+    """Return whether this is an object of a class of the library, such as a tile."""
+    return type(value).__module__.startswith("stagekit.lib.")
+
+
+def hint_of(value: Any) -> str:
+    """Return what an object of the library says where it is no operand: what it is for."""
+    return getattr(type(value), "__stagekit_hint__", "") if is_of_library(value) else ""
+
+
 def is_run_time(value: Any) -> bool:
     return isinstance(value, Number | Address)
 

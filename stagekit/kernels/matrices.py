@@ -96,7 +96,8 @@ def matmul_kernel(
                 total = sk.dot(x, y, total, precision=precision)
                 x, y = later
         if epilogue is not None:
-            total = epilogue(total, *[operand_of(each, row, column, M, N) for each in (c, d, e, f)[: len(kinds)]])
+            others = [operand_of(each, row, column, M, N) for each in (c, d, e, f)[: len(kinds)]]
+            total = total.of_each(epilogue, total, *others)
         sk.store(out.tile((row, column), (M, N)), total)
 
     return matmul
@@ -126,6 +127,7 @@ def matmul(
     )
     require(len(operands) <= MAX_OPERANDS, f"{len(operands)} operands, and an epilogue takes {MAX_OPERANDS} at most")
     require(epilogue is not None or not operands, "operands are for an epilogue, and there is none")
+    require(epilogue is None or callable(epilogue), "an epilogue is a function, got {!r}", epilogue)
     rows, columns = a.shape[0], b.shape[1]
     out = (
         empty(a, (rows, columns), sums or dtype)

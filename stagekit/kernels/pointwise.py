@@ -79,7 +79,7 @@ def elementwise_kernel(
         i = sk.program_id(1 if BY_ROWS else 0) * BLOCK + sk.arange(0, BLOCK)
         mask = i < (out.shape[1] if BY_ROWS else math.prod(out.shape))
         inputs = (a, b, c, d, e, f, g, h)[: len(kinds)]
-        value = function(*[element_of(x, row, i, mask) for x in inputs])
+        value = i.of_each(function, *[element_of(x, row, i, mask) for x in inputs])
         sk.store((out if row is None else out[row]) + i, value, mask=mask)
 
     return elementwise
@@ -94,6 +94,7 @@ def elementwise(function: Callable[..., Any], *inputs: Any, out: Any = None) -> 
     """
     arrays = [x for x in inputs if is_array(x)]
     require(bool(arrays), "an array is needed among the inputs, got {!r}", inputs)
+    require(callable(function), "a function of tiles is needed, got {!r}", function)
     out = target = empty_like(arrays[0]) if out is None else checked_out(out, *arrays)
     by_rows = any(x.shape != out.shape or not is_packed(x) for x in (out, *arrays))
     if by_rows:

@@ -31,6 +31,8 @@ def _counted(start: int, stop: int) -> Tile:
     start, stop = plain_int(start), plain_int(stop)
     extent = stop - start
     layout = layout_of((extent,), f"the extent of arange({start!r}, {stop!r})")
+    if not sk.int64.min <= start <= stop - 1 <= sk.int64.max:
+        sk.static_assert(False, f"arange({start!r}, {stop!r}) goes beyond int64")
     return Tile((), layout, Ramp(sk.int64(start), (1,)))
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import stagekit as sk
-from stagekit.lib.placing import MAX_AXES, is_int, layout_for
+from stagekit.lib.placing import MAX_AXES, MAX_EXTENT, is_int, layout_for
 from stagekit.lib.tile import Tile, is_atomic
 from stagekit.lib.weak import Guard, Limit, Ramp
 
@@ -21,6 +21,8 @@ _ADD, _MULTIPLY, _AND = map(sk._operation, ("+", "*", "&"))
 
 class Part:
     """The elements of an array from an index on. pointers: a tile of them; inside: of which of them the array has an element."""
+
+    __stagekit_hint__ = "a part of an array is for memory: `x = sk.load(A.tile(...))` gives its elements"
 
     def __init__(self, pointers: Tile, inside: Tile) -> None:
         self.pointers = pointers
@@ -40,7 +42,7 @@ class Part:
     def __stagekit_map__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Apply a function of the language to arguments of which this part is the first that is a tile or a part."""
         if args[:1] != (self,) or not (function is sk.load or function is sk.store or is_atomic(function)):
-            sk.static_assert(False, "a part of an array is for memory: `x = sk.load(A.tile(...))` gives its elements")
+            sk.static_assert(False, self.__stagekit_hint__)
         first, place = self.pointers, {sk.load: 1, sk.store: 2}.get(function, len(args))
         given = args[place] if len(args) > place else kwargs.get("mask")
         mask = self.inside if given is None else self.inside & given
@@ -77,10 +79,11 @@ def _part(pointer: Any, extents: tuple[Any, ...], strides: tuple[Any, ...], offs
     for axis, (start, extent, stride) in enumerate(zip(starts, extents, strides)):
         place = sk._linear(start)
         if place is None or place[1]:
-            sk._refuse_index(f"the offset of a tile along axis {axis}", "it must be an integer")
+            sk._refuse_index(f"the offset {start!r} of a tile along axis {axis}", "it must be an integer, an int64")
         index = Ramp(place[0], tuple([int(a == axis) for a in range(len(sizes))]))
         limits += [Limit(index, "<", sk._linear(extent)[0])]
-        limits += [] if is_int(start) and start >= 0 else [Limit(index, ">=", 0)]
+        does_not_wrap = is_int(start) and 0 <= start <= sk.int64.max - MAX_EXTENT
+        limits += [] if does_not_wrap else [Limit(index, ">=", 0)]
         base = _ADD(base, _MULTIPLY(place[0], stride))
     steps = tuple([1 if type(each) is int and each == 1 else sk._linear(each)[0] for each in strides])
     layout = layout_for(tuple(map(int, sizes)))

@@ -157,6 +157,21 @@ class Tile:
         return lead.like([function(*row) for row in rows])
 
     @sk._direct
+    def of_each(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Return `function(*args)`, which makes each element from those beside it: a tile of this shape, or a number.
+
+        For a user's function, whose tiles these are. What it does among threads is refused, as is another result, at its line.
+        """
+        layouts = [layout_for(self.shape), self.layout, *[each.layout for each in args if isinstance(each, Tile)]]
+
+        def objection(found: Any) -> str:
+            if not isinstance(found, Tile) or found.shape != self.shape:
+                return f"return a tile of shape {self.shape}, or a number"
+            return "" if found.form or found.layout in layouts else "each element has to stay where it is"
+
+        return sk._of_each(function, objection, *args)
+
+    @sk._direct
     @sk._of_thread
     def elements_of(self, arg: Any) -> list[Any]:
         """Return what goes with each element of this tile: the element of the tile `arg`, or the scalar `arg`."""
@@ -278,7 +293,7 @@ class Tile:
         """Return the tile whose axis i is axis `order[i]` of this one; without an order, with its axes turned round."""
         axes = tuple(order[0] if len(order) == 1 and isinstance(order[0], tuple | list) else order)
         axes = axes or tuple(range(self.ndim))[::-1]
-        if sorted(axes) != [*range(self.ndim)]:
+        if not all(map(is_int, axes)) or sorted(axes) != [*range(self.ndim)]:
             sk._refuse_shape(
                 f"trans{axes} of a tile of shape {self.shape}", "give each axis once, such as `x.trans(1, 0)`"
             )

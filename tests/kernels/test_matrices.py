@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,58 @@ import stagekit as sk
 from stagekit import kernels
 from stagekit.kernels import matrices
 from tests.kernels.rows import DTYPES, EPS, each_place, run
+
+
+def two(x, y):
+    return x + y
+
+
+MISTAKES = {
+    "too few operands": (two, "BAD_CALL", "missing a required argument: 'y'", "def two"),
+    "a sum of the block": (lambda x: sk.reduce_sum(x), "BAD_CALL", "needs other threads", "a sum"),
+    "less the largest of the block": (lambda x: x - sk.reduce_max(x), "BAD_CALL", "needs other threads", "less the"),
+    "turned round": (lambda x: x.T, "BAD_CALL", "", "turned round"),
+    "other axes": (lambda x: x.reshape(-1), "BAD_CALL", "or a number", "other axes"),
+    "nothing": (lambda x: None, "BAD_CALL", "`<lambda>` gives None", "nothing"),
+    "several": (lambda x: (x, x), "BAD_CALL", "gives a tuple of length 2", "several"),
+    "a text": (lambda x: x + "a", "BAD_OPERANDS", "'a'", "a text"),
+}
+
+
+@pytest.mark.parametrize(("function", "name", "text", "line"), MISTAKES.values(), ids=MISTAKES)
+@pytest.mark.parametrize("side", [40, 32])
+def test_a_mistake_in_a_given_function_is_shown_at_its_line(function, name, text, line, side):
+    a = np.ones((side, side), np.float32)
+    uses = [lambda: kernels.matmul(a, a, epilogue=function)]
+    if "x.T" not in line and line not in ("turned round", "other axes"):  # of one axis these change nothing
+        uses.append(lambda: kernels.elementwise(function, a))
+
+    for use in uses:
+        with pytest.raises(sk.StagekitError) as caught:
+            use()
+
+        assert caught.value.id == name
+        assert text in str(caught.value)
+        assert caught.value.loc.file == __file__
+        assert line in linecache.getline(__file__, caught.value.loc.line)
+
+
+@pytest.mark.parametrize("given", [3, "relu"])
+def test_what_is_no_function_is_refused_before_anything_is_traced(given):
+    a = np.ones((4, 4), np.float32)
+
+    with pytest.raises(ValueError, match="function"):
+        kernels.matmul(a, a, epilogue=given)
+    with pytest.raises(ValueError, match="function"):
+        kernels.elementwise(given, a)
+
+
+@pytest.mark.parametrize("value", [2, 2.5, np.float32(3)])
+def test_a_number_is_a_result_of_each_element(value):
+    a = np.ones((5, 7), np.float32)
+
+    np.testing.assert_array_equal(kernels.elementwise(lambda x: value, a), np.full_like(a, value))
+    np.testing.assert_array_equal(kernels.matmul(a, a.T, epilogue=lambda x: value), np.full((5, 5), value, np.float32))
 
 
 def clipped(x, scale, bias, old):

@@ -270,6 +270,23 @@ def test_parts_of_arrays_leave_out_what_is_not_there(place, M, N, m, n, is_turne
     np.testing.assert_array_equal(out, np.where(x < 8, x, 0) + np.where(is_added, x, 0))
 
 
+@each_place
+@pytest.mark.parametrize("start", [2**63 - 1, 2**63 - 3, -(2**63), 2**62])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_part_far_beyond_an_array_has_no_elements(place, start, is_known) -> None:
+    @sk.jit
+    def far(x, out, at: sk.int64):
+        first = start if is_known else at
+        v = sk.load(x.tile((first, 0), (4, 8)), other=7) + sk.load(x.tile((0, first), (4, 8)), other=7)
+        sk.store(x.tile((first, 1), (4, 8)), v)
+        sk.store(out.tile((0, 0), (4, 8)), v)
+
+    x, out = run(place, far, (1,), [np.ones((4, 8), np.int32), np.zeros((4, 8), np.int32)], start)
+
+    assert (out == 14).all()
+    assert (x == 1).all()
+
+
 # -- what does not fit ----------------------------------------------------------------------------------------------------
 
 REFUSED = {
@@ -279,6 +296,23 @@ REFUSED = {
     "reshape": (lambda p, i, x: x.reshape(5, 6), "BAD_SHAPE", "whose product is 32"),
     "reshape twice": (lambda p, i, x: x.reshape(-1, -1), "BAD_SHAPE", "whose product is 32"),
     "trans": (lambda p, i, x: x.trans(0, 0), "BAD_SHAPE", "give each axis once"),
+    "trans by text": (lambda p, i, x: x.trans(0, "a"), "BAD_SHAPE", "give each axis once"),
+    "trans by bools": (lambda p, i, x: x.trans(True, False), "BAD_SHAPE", "give each axis once"),
+    "trans by numbers of one": (lambda p, i, x: x.trans(1.0, 0), "BAD_SHAPE", "give each axis once"),
+    "product": (lambda p, i, x: x @ x, "BAD_OPERANDS", "`sk.dot(x, y)` of tiles"),
+    "product in place": (lambda p, i, x: in_place(x), "BAD_OPERANDS", "`sk.dot(x, y)` of tiles"),
+    "product with a number": (lambda p, i, x: 2 @ x, "BAD_OPERANDS", "`sk.dot(x, y)` of tiles"),
+    "product of arrays": (lambda p, i, x: p @ p, "BAD_OPERANDS", "`sk.dot(x, y)` of tiles"),
+    "part plus a number": (lambda p, i, x: p.tile(0, 4) + 1, "BAD_OPERANDS", "a part of an array is for memory"),
+    "number minus a part": (lambda p, i, x: 1 - p.tile(0, 4), "BAD_OPERANDS", "a part of an array is for memory"),
+    "tile plus a part": (lambda p, i, x: i + p.tile(0, 5), "BAD_OPERANDS", "a part of an array is for memory"),
+    "minus a part": (lambda p, i, x: -p.tile(0, 4), "BAD_OPERANDS", "a part of an array is for memory"),
+    "part equals": (lambda p, i, x: p.tile(0, 4) == 1, "BAD_OPERANDS", "a part of an array is for memory"),
+    "part below": (lambda p, i, x: p.tile(0, 4) < 1.0, "BAD_OPERANDS", "a part of an array is for memory"),
+    "truth of a part": (lambda p, i, x: 1 if p.tile(0, 4) else 2, "BAD_OPERANDS", "a part of an array is for memory"),
+    "index of a part": (lambda p, i, x: p.tile(0, 4)[0], "BAD_INDEX", "a part of an array is for memory"),
+    "offset beyond int64": (lambda p, i, x: sk.load(p.tile(2**63, 4)), "BAD_INDEX", "an int64"),
+    "arange beyond int64": (lambda p, i, x: sk.arange(2**63 - 2, 2**63 + 2), "STATIC_ASSERTION", "goes beyond int64"),
     "axes": (lambda p, i, x: x[:, :, :], "BAD_INDEX", "it has one for each axis at most"),
     "too many axes": (lambda p, i, x: x[None, None, None], "BAD_SHAPE", "at most 4"),
     "a slice": (lambda p, i, x: x[0 : i[1], :], "BAD_INDEX", "compile-time ints"),
@@ -297,6 +331,10 @@ REFUSED = {
     "part as a number": (lambda p, i, x: sk.exp(p.tile(0, 4)), "STATIC_ASSERTION", "a part of an array is for memory"),
     "paths": (lambda p, i, x: (x if p[0] > 0 else x.T) + 1, "JOIN_MISMATCH", ""),
 }
+
+
+def in_place(x):
+    x @= x
 
 
 @sk.jit
