@@ -73,8 +73,12 @@ _ACTING = frozenset({Effect.WRITE, Effect.ORDER})
 
 def bind(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], tuple[Any, ...]]:
     """Return the run-time arguments and the compile-time parameters, each in order. By position, parameters come last."""
-    if not kwargs and not spec.params and len(args) == len(spec.args):
-        return args, ()
+    count = len(spec.args)
+    if not kwargs and count <= len(args) <= count + len(spec.params):
+        extra, rest = args[count:], [param.default for param in spec.params[len(args) - count :]]
+        if ... not in rest:
+            checked = [checked_param(site, spec.name, spec.call, p, value) for p, value in zip(spec.params, extra)]
+            return args[:count], (*checked, *rest)
     names = [*spec.args, *(p.name for p in spec.params)]
     elsewhere = {other: name for param in spec.params for other, name in param.elsewhere.items() if name in names}
     given = dict(zip(names, args))

@@ -233,7 +233,7 @@ class Intrinsic:
         """The compile-time parameters of a call that gives none."""
         return tuple([param.default for param in self.params])
 
-    @property
+    @functools.cached_property
     def call(self) -> str:
         """How it is called, as error texts and the reference show it: `syncwarp(mask=4294967295)`."""
         return f"{self.name}{self.signature}"
