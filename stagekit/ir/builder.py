@@ -129,10 +129,7 @@ class Builder:
     # -- numbers ------------------------------------------------------------------------------------------------
 
     def constant(self, value: bool | float, type: DType | Scalar | Vector) -> Value:
-        """Return a number, in every lane of `type`, made once in a block.
-
-        `value` must be exact in its dtype (use `semantics.round_to`).
-        """
+        """Return a number, exact in its dtype (use `semantics.round_to`), in every lane of `type`; made once in a block."""
         of_type = Scalar(type) if isinstance(type, DType) else type
         key, known = (of_type, value or repr(value)), self.current.known  # -0.0 equals 0.0
         found = known.get(key)
@@ -188,8 +185,7 @@ class Builder:
         key, known = (operand, wanted), self.current.known
         if is_exact or key not in known:  # each that is exact has a place of its own, at which it is checked
             known[key] = self._stated(ops.Cast, (wanted,), operand=operand, is_exact=is_exact)[0]
-        found: Value = known[key]
-        return found
+        return known[key]  # type: ignore[no-any-return]
 
     def bitcast(self, operand: Value, to: Type) -> Value:
         return operand if operand.type == to else self._stated(ops.Bitcast, (to,), operand=operand)[0]

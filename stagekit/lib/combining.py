@@ -346,7 +346,7 @@ class Scan:
             return combiner.before(before, in_warp, has_in_warp), row.holds
         either = _OR(has_before, has_in_warp)
         before = combiner.chosen(has_before, lambda: combiner.before(before, in_warp, has_in_warp), in_warp)
-        return before, either if row.holds is True else _AND(either, row.holds)
+        return before, both(either, row.holds)
 
     # -- in a block of one warp ---------------------------------------------------------------------------------
 

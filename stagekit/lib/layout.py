@@ -42,7 +42,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def computed_once(function: F) -> F:
-    """Let a function that only computes do so once in a block of code for the same arguments."""
+    """Let a function that only computes do so once in a block of code for the same arguments. Nobody changes its result."""
     return functools.wraps(function)(lambda *args: sk._once(function, *args))  # type: ignore[return-value]
 
 
@@ -119,16 +119,13 @@ class Layout:
     @functools.cached_property
     def last(self) -> list[int]:
         """How far the elements of the last thread are from those of thread 0, along each axis."""
-        last = [0] * len(self.shape)
-        for digit in self.lanes:
-            last[digit.axis] += (digit.radix - 1) * digit.stride
-        return last
+        reach = [(digit.axis, (digit.radix - 1) * digit.stride) for digit in self.lanes]
+        return [sum(far for each, far in reach if each == axis) for axis in range(len(self.shape))]
 
     @functools.cached_property
     def is_whole(self) -> bool:
         """Whether every thread has all its elements."""
-        ends = [max(column) + last for column, last in zip(zip(*self.offsets), self.last)]
-        return all(end < extent for end, extent in zip(ends, self.shape))
+        return all(max(o) + last < n for o, last, n in zip(zip(*self.offsets), self.last, self.shape))
 
     # -- in a kernel ----------------------------------------------------------------------------------------------
 
@@ -218,6 +215,12 @@ def layout_of(shape: Shape, threads: int, registers: Sequence[Digit], lanes: Seq
     """Return the layout with these digits, of which those of one value say nothing."""
     kept = [tuple([digit for digit in digits if digit.radix > 1]) for digits in (registers, lanes)]
     return Layout(shape, threads, kept[0], kept[1], width)
+
+
+def in_vectors(elements: list[Any], layout: Layout) -> list[Any]:
+    """Return a thread's elements, or a value for each vector, in the vectors that a layout says."""
+    found: list[Any] = sk._in_vectors(elements, layout.widths) if layout.widths[0] > 1 else elements
+    return found
 
 
 def mask_of(exists: Any) -> Any:

@@ -47,7 +47,7 @@ def over_threads(value: Values, combiner: Combiner, threads: int, count: int) ->
         if sk._is_for_cpu():
             return _by_rows(value, combiner, -(-count // WARP), threads)
         return _by_butterflies(value, combiner, warps)
-    return _in_order([Chunk(Row(threads, count), 1, count, [value])], combiner)
+    return Scan(combiner, [Chunk(Row(threads, count), 1, count, [value])]).total()
 
 
 def _filled(value: Values, combiner: Combiner, threads: int, count: int) -> Values:
@@ -104,10 +104,6 @@ def _by_rows(value: Values, combiner: Combiner, warps: int, threads: int) -> Val
     return total
 
 
-def _in_order(chunks: list[Chunk], combiner: Combiner) -> Values:
-    return Scan(combiner, chunks).total()
-
-
 @sk._kernel_only
 @sk._direct
 def reduce(
@@ -131,7 +127,7 @@ def reduce(
     tiles = [of_one_axis("reduce", each.reshape(-1)) for each in tiles]
     if commutative:
         return combiner.answer(_in_any_order(tiles, combiner))
-    return combiner.answer(_in_order(chunks_of(tiles), combiner))
+    return combiner.answer(Scan(combiner, chunks_of(tiles)).total())
 
 
 def _in_any_order(tiles: Sequence[Tile], combiner: Combiner) -> Values:

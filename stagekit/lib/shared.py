@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import stagekit as sk
-from stagekit.lib.layout import Layout, Shape, mask_of
+from stagekit.lib.layout import Layout, Shape, in_vectors, mask_of
 
 _ADD, _MULTIPLY, _AND, _OR, _XOR, _LEFT, _RIGHT = map(sk._operation, ("+", "*", "&", "|", "^", "<<", ">>"))
 CHUNK_BYTES = 16
@@ -78,8 +78,7 @@ class Matrix:
         return found
 
     def parts(self, layout: Layout) -> list[Any]:
-        made: list[Any] = sk._in_vectors(self.elements(layout), layout.widths)
-        return made
+        return in_vectors(self.elements(layout), layout)
 
     def store(self, elements: list[Any], layout: Layout) -> None:
         """Write this thread's elements."""

@@ -33,10 +33,10 @@ from typing import Any
 import stagekit as sk
 from stagekit.lib.conversion import element_at, is_pointer, moved
 from stagekit.lib.indexing import TileIndex, cut_elements, cut_form, index_of
-from stagekit.lib.layout import Layout, Shape, blocked
+from stagekit.lib.layout import Layout, Shape, blocked, in_vectors
 from stagekit.lib.placing import MAX_AXES, is_int, layout_for, plain_int, regrouped, require_dtype
 from stagekit.lib.shared import Matrix
-from stagekit.lib.weak import RULES, Form, Ramp, Rule, in_vectors, is_alike, reshaped, scalar, spread
+from stagekit.lib.weak import RULES, Form, Ramp, Rule, is_alike, reshaped, scalar, spread
 
 Traced = Any  # a run-time scalar or pointer, while a kernel is specialised
 

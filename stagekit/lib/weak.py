@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import stagekit as sk
-from stagekit.lib.layout import Layout, Shape, both, computed_once
+from stagekit.lib.layout import Layout, Shape, both, computed_once, in_vectors
 from stagekit.lib.shared import Matrix
 
 _ADD, _SUBTRACT, _MULTIPLY, _AND = map(sk._operation, ("+", "-", "*", "&"))
@@ -176,8 +176,7 @@ class Guard:
 
     def parts(self, layout: Layout) -> list[Any]:
         if layout.width > 1 and self.is_constant(layout.width, layout.vector_axis):
-            whole: list[Any] = sk._in_vectors(self.elements(layout, layout.width), layout.widths)
-            return whole
+            return in_vectors(self.elements(layout, layout.width), layout)
         return self._all([limit.parts(layout) for limit in self.limits])
 
     def is_true(self, shape: Shape) -> Any:
@@ -210,11 +209,6 @@ class Fill:
 
 
 Form = Ramp | Guard | Fill | Matrix
-
-
-def in_vectors(elements: list[Any], layout: Layout) -> list[Any]:
-    found: list[Any] = sk._in_vectors(elements, layout.widths) if layout.widths[0] > 1 else elements
-    return found
 
 
 def _times(number: Any, stride: Any) -> Any:
@@ -293,9 +287,10 @@ def scalar(value: Any) -> Form | None:
 def _added(left: Any, right: Any) -> Form | None:
     if not _are_ramps(left, right) or (left.is_address and right.is_address):
         return None
-    add = _ADD if left.is_address or right.is_address else _sum  # an array with gaps is refused here
-    base = add(right.base, left.base) if right.is_address else add(left.base, right.base)
-    return Ramp(base, _by_axis(_ADD, left, right), left.is_address or right.is_address)
+    if right.is_address:
+        left, right = right, left
+    base = (_ADD if left.is_address else _sum)(left.base, right.base)  # an array with gaps is refused here
+    return Ramp(base, _by_axis(_ADD, left, right), left.is_address)
 
 
 def _subtracted(left: Any, right: Any) -> Form | None:
