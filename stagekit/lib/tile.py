@@ -160,16 +160,16 @@ class Tile:
     def of_each(self, function: Callable[..., Any], *args: Any) -> Any:
         """Return `function(*args)`, which makes each element from those beside it: a tile of this shape, or a number.
 
-        For a user's function, whose tiles these are. What it does among threads is refused, as is another result, at its line.
+        A user's function, given tiles that lie as this one does. What moves elements, and another result, is refused at its line.
         """
-        layouts = [layout_for(self.shape), self.layout, *[each.layout for each in args if isinstance(each, Tile)]]
 
         def objection(found: Any) -> str:
             if not isinstance(found, Tile) or found.shape != self.shape:
                 return f"return a tile of shape {self.shape}, or a number"
-            return "" if found.form or found.layout in layouts else "each element has to stay where it is"
+            stays = found.form or found.layout in (self.layout, layout_for(self.shape))
+            return "" if stays else "each element has to stay where it is"
 
-        return sk._of_each(function, objection, *args)
+        return sk._of_each(function, objection, *[a.at(self.layout) if isinstance(a, Tile) else a for a in args])
 
     @sk._direct
     @sk._of_thread
