@@ -69,6 +69,24 @@ class FloatFormat:
         exponent, fraction = divmod(self.overflow - 1, 1 << self.fraction_bits)
         return math.ldexp((1 << self.fraction_bits) + fraction, exponent - self.bias - self.fraction_bits)
 
+    def nearest(self, value: float) -> float:
+        """Return the number of this format that is nearest, the even one in a tie, without NumPy and ml_dtypes."""
+        if math.isfinite(value):
+            exponent = max(math.frexp(value)[1] - 1, 1 - self.bias) - self.fraction_bits  # of the last bit
+            value = math.copysign(math.ldexp(round(math.ldexp(value, -exponent)), exponent), value)
+        if abs(value) <= self.largest or value != value:
+            return value
+        return math.copysign(math.inf if self.has_infinity else math.nan, value)
+
+    def bits(self, value: float) -> int:
+        """Return the bits of a number of this format."""
+        sign = (math.copysign(1, value) < 0) << (2 * self.bias + 1).bit_length() + self.fraction_bits
+        if not math.isfinite(value):
+            return sign | (self.nan if value != value else self.infinity)
+        exponent = max(math.frexp(value)[1] - 1, 1 - self.bias) if value else 1 - self.bias
+        fraction = int(math.ldexp(abs(value), self.fraction_bits - exponent))  # with the leading bit of a normal number
+        return sign | fraction + (exponent + self.bias - 1 << self.fraction_bits)
+
 
 NO_LAYOUT = FloatFormat(0, 0)
 

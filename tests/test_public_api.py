@@ -202,3 +202,16 @@ def test_import_loads_no_optional_library_no_driver_and_no_compiler() -> None:
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
     assert set() == LATER & set(printed.split())
+
+
+def test_a_kernel_of_bfloat16_is_compiled_without_ml_dtypes() -> None:
+    program = """
+import sys
+import stagekit as sk
+from stagekit import kernels
+kernels.softmax_kernel(sk.bfloat16, 1024, True).specialize().compile("cuda", capability=90)
+print("ml_dtypes" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "False"

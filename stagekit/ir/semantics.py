@@ -61,6 +61,8 @@ def round_to(value: Any, dtype: DType) -> Number:
     if type(value) is int and dtype.is_integer:
         return dtype.wrap(value)
     is_double = type(value) is float or (type(value) is int and abs(value) <= 1 << 53)
+    if is_double and not dtype.is_in_numpy:
+        return dtype.layout.nearest(float(value))
     code = _STRUCT_CODES.get(dtype) if is_double else None
     if code is None:
         return to_python(typed(value, dtype), dtype)

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import stagekit as sk
-from stagekit.dtypes import ALL_DTYPES, DType
+from stagekit.dtypes import ALL_DTYPES, DType, number_as
 from stagekit.native_tables import dlpack_dtype
 from tests.numerics import exact
 
@@ -71,3 +71,23 @@ def test_the_layout_of_a_float_is_the_one_of_its_numbers(dtype: DType) -> None:
     assert number(layout.overflow - 1) == limits.max
     assert np.isnan(number(layout.nan))
     assert np.isinf(number(layout.infinity)) == layout.has_infinity
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in FLOATS if dtype.bits <= 16], **by_name)
+def test_a_format_rounds_and_spells_numbers_as_numpy_and_ml_dtypes_do(dtype: DType) -> None:
+    """All numbers of the format, the middles between neighbours, and what is next to these."""
+    layout, codes = dtype.layout, np.arange(1 << dtype.bits).astype(f"u{dtype.itemsize}")
+    with np.errstate(invalid="ignore"):
+        numbers = codes.view(dtype.numpy).astype(np.float64)
+    ordered = np.unique(numbers[np.isfinite(numbers)])
+    middles = (ordered[1:] + ordered[:-1]) / 2
+    beyond = np.array([ordered[-1] * 1.01, ordered[-1] * 1.1, 1e300, 5e-324, 0.0, -0.0, np.inf, np.nan])
+    asked = np.concatenate([ordered, middles, np.nextafter(middles, 1e9), np.nextafter(middles, -1e9), beyond, -beyond])
+    if len(asked) > 20_000:
+        asked = np.concatenate([asked[:: len(asked) // 20_000], beyond, -beyond])
+
+    for number in asked.tolist():
+        expected, nearest = number_as(number, dtype.numpy), layout.nearest(number)
+        np.testing.assert_equal(nearest, float(expected))
+        if not np.isnan(nearest):
+            assert layout.bits(nearest) == expected.view(codes.dtype), number

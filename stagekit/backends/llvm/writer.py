@@ -19,7 +19,7 @@ from contextlib import contextmanager
 
 from stagekit import dtypes
 from stagekit.backends.llvm.types import FLAT, Lanes, Spaces, llvm_type, scalar_type
-from stagekit.dtypes import DType, number_as
+from stagekit.dtypes import DType
 from stagekit.frozen import frozen
 from stagekit.ir import Fastmath, Type, allows
 
@@ -248,7 +248,7 @@ def _packed(prefix: str, code: str) -> Callable[[DType, float], str]:
 
 def _bits_constant(dtype: DType, value: float) -> str:
     """Integers as they are; floats that are held as bits by their bits."""
-    return str(int.from_bytes(number_as(value, dtype.numpy).tobytes(), "little") if dtype.is_float else int(value))
+    return str(dtype.layout.bits(dtype.layout.nearest(value)) if dtype.is_float else int(value))
 
 
 _CONSTANTS: dict[DType, Callable[[DType, float], str]] = {
