@@ -21,11 +21,11 @@ import stagekit as sk
 from stagekit.lib.combining import Combiner, Scan, Values, chunks_of
 from stagekit.lib.conversion import wait
 from stagekit.lib.exchange import gather
-from stagekit.lib.layout import WARP, Layout
+from stagekit.lib.layout import WARP, Layout, blocked, width_for
 from stagekit.lib.placing import layout_for
 from stagekit.lib.tile import Tile, Traced
 
-_ADD, _MULTIPLY, _OR, _DIFFERS = map(sk._operation, ("+", "*", "|", "!="))
+_ADD, _MULTIPLY, _AND, _OR, _DIFFERS = map(sk._operation, ("+", "*", "&", "|", "!="))
 _DIVIDE, _REMAINDER, _SUBTRACT = map(sk._operation, ("//", "%", "-"))
 
 
@@ -82,22 +82,35 @@ def _with_zero(offset: Sequence[int], axis: int) -> tuple[int, ...]:
     return (*offset[:axis], 0, *offset[axis + 1 :])
 
 
-def _over_lanes(values: list[Values], combiner: Combiner, layout: Layout, axis: int) -> list[Values]:
+def _over_lanes(
+    values: list[Values], combiner: Combiner, layout: Layout, axis: int, *, in_order: bool = False
+) -> list[Values]:
     """Combine what the threads hold whose numbers differ in the digits along an axis; each of them gets it."""
     above = 1
     for digit in layout.lanes:
         if digit.axis == axis and digit.stride:
             in_warp = _lanes_in_warp(layout.threads, above, digit.radix)
             mask = (1 << min(layout.threads, WARP)) - 1
-            distance = above * in_warp // 2
-            while distance >= above and in_warp > 1:
+            distances = [above << bit for bit in range(in_warp.bit_length() - 1)]
+            for distance in distances if in_order else distances[::-1]:
                 others = [tuple([sk.shfl_xor_sync(mask, each, distance) for each in value]) for value in values]
-                values = [combiner(value, other) for value, other in zip(values, others)]
-                distance //= 2
+                pairs = zip(values, others)
+                if in_order:
+                    is_later = _DIFFERS(_AND(sk.lane_id(), distance), 0)
+                    values = [combiner(*_sorted_by(is_later, value, other)) for value, other in pairs]
+                else:
+                    values = [combiner(value, other) for value, other in pairs]
             if digit.radix > in_warp:
                 values = _over_memory(values, combiner, layout.threads, above * in_warp, digit.radix // in_warp)
         above *= digit.radix
     return values
+
+
+def _sorted_by(is_later: Traced, value: Values, other: Values) -> tuple[Values, Values]:
+    """Return both values, the other one first where this one comes later."""
+    pairs = list(zip(value, other))
+    first = tuple([sk.where(is_later, theirs, own) for own, theirs in pairs])
+    return first, tuple([sk.where(is_later, own, theirs) for own, theirs in pairs])
 
 
 def _lanes_in_warp(threads: int, above: int, radix: int) -> int:
@@ -141,12 +154,37 @@ def scanned(tiles: Sequence[Tile], combiner: Combiner, axis: int, *, is_reversed
 
 
 def reduced_in_order(tiles: Sequence[Tile], combiner: Combiner, axis: int) -> list[Tile]:
-    """Return tiles of one shape without an axis, each element all along it combined, in the order of the indices."""
+    """Return tiles of one shape without an axis, each element all along it combined, in the order of the indices.
+
+    Threads that follow one another have neighbours along the axis. Each combines its own, then come the threads, then what is
+    so many elements further. Where elements are missing and nothing stands in for them, all is scanned.
+    """
+    shape = tiles[0].shape
+    threads = layout_for(shape).threads
+    layout = blocked(shape, threads, width_for(shape, threads, sk._vector_width(), axis), axis)
+    valid = layout.valid()
+    if combiner.identity is None and any(exists is not True for exists in valid):
+        return _last_of_rows(tiles, combiner, axis)
+    step = layout.width * math.prod([digit.radix for digit in layout.lanes if digit.axis == axis])
+    groups: dict[Any, list[Values]] = {}
+    for offset, row, exists in zip(layout.offsets, zip(*[tile.at(layout).elements for tile in tiles]), valid):
+        key = _with_zero(offset, axis), offset[axis] // step
+        groups.setdefault(key, []).append(combiner.filled(row, exists))
+    values = [functools.reduce(combiner, rows) for rows in groups.values()]
+    values = _over_lanes(values, combiner, layout, axis, in_order=True)
+    found: dict[Any, Values] = {}
+    for (place, _), value in sorted(zip(groups, values), key=lambda each: each[0]):
+        found[place] = combiner(found[place], value) if place in found else value
+    kept = layout.restricted([axis])
+    result = kept.squeezed(axis)
+    return [Tile((), result).like(list(column)) for column in zip(*[found[offset] for offset in kept.offsets])]
+
+
+def _last_of_rows(tiles: Sequence[Tile], combiner: Combiner, axis: int) -> list[Tile]:
     order = _with_last(tiles[0].ndim, axis)
     *around, length = [tiles[0].shape[a] for a in order]
     flat = [tile.trans(order).reshape(-1) for tile in tiles]
-    rows = math.prod(around)
-    lasts = sk.arange(0, rows) * length + (length - 1)
+    lasts = sk.arange(0, math.prod(around)) * length + (length - 1)
     return [gather(each, lasts).reshape(around) for each in _row_by_row(flat, combiner, length, is_reversed=False)]
 
 

@@ -373,3 +373,17 @@ def test_the_axis_that_lies_in_memory_is_accessed_by_16_bytes(is_turned) -> None
     assert Counter(each for each in accesses if each[2] == "G") == {"LDG.E.128": 8, "STG.E.128": 8}
     assert any("LDS" in each for each in accesses) == is_turned
     assert not any(each.startswith(("LDL", "STL")) for each in accesses)
+
+
+@sk.jit
+def ordered_rows(x, out, M: sk.constexpr, N: sk.constexpr):
+    v = sk.load(x + sk.arange(0, M)[:, None] * N + sk.arange(0, N))
+    sk.store(out + sk.arange(0, M), sk.reduce((v, v + 1), after, axis=1)[1])
+
+
+def test_rows_are_combined_in_order_where_their_elements_are() -> None:
+    like = sk.Tensor((None,), sk.int32)
+    code = ptxas.disassemble(ptxas.assemble(ordered_rows.specialize(x=like, out=like, M=32, N=64).ptx).cubin)
+
+    assert re.findall(r"\b(?:LDS|STS|BAR)\b", code) == []
+    assert len(re.findall(r"\bSHFL\b", code)) == 2 * 4 * 4  # both numbers of 4 rows, over 16 threads
