@@ -43,7 +43,7 @@ def footprint_of(array: Any) -> Footprint | None:
     interface = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None)
     if interface is None:
         return None
-    return Footprint(interface["data"][0], interface["shape"], array.strides, array.itemsize)
+    return Footprint(interface["data"][0], interface["shape"], array.strides, array.dtype.itemsize)
 
 
 def share_memory(one: Footprint | None, other: Footprint | None, *, or_are_same: bool = False) -> bool:
