@@ -68,6 +68,10 @@ class DeviceArray:
         return math.prod(self.shape)
 
     @property
+    def itemsize(self) -> int:
+        return self._dtype.itemsize
+
+    @property
     def nbytes(self) -> int:
         return self.size * self._dtype.itemsize
 
