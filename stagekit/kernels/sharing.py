@@ -6,6 +6,7 @@ checked_out(x[1:], x[:-1])     refused
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from stagekit.kernels.host import require
@@ -43,7 +44,13 @@ def footprint_of(array: Any) -> Footprint | None:
     interface = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None)
     if interface is None:
         return None
-    return Footprint(interface["data"][0], interface["shape"], array.strides, array.dtype.itemsize)
+    shape, itemsize = tuple(interface["shape"]), int(interface["typestr"][2:])
+    return Footprint(interface["data"][0], shape, interface.get("strides") or _c_strides(shape, itemsize), itemsize)
+
+
+def _c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Return the bytes from an element to the next along each axis of an array in C order."""
+    return tuple(math.prod(shape[axis + 1 :]) * itemsize for axis in range(len(shape)))
 
 
 def share_memory(one: Footprint | None, other: Footprint | None, *, or_are_same: bool = False) -> bool:

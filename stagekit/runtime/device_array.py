@@ -73,11 +73,11 @@ class DeviceArray:
 
     @property
     def nbytes(self) -> int:
-        return self.size * self._dtype.itemsize
+        return self.size * self.itemsize
 
     @property
     def strides(self) -> tuple[int, ...]:
-        return tuple(step * self._dtype.itemsize for step in views.c_strides(self.shape))
+        return tuple(step * self.itemsize for step in views.c_strides(self.shape))
 
     def __len__(self) -> int:
         if not self.shape:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit import kernels
-from stagekit.kernels.sharing import footprint_of, share_memory
+from stagekit.kernels.sharing import Footprint, footprint_of, share_memory
 
 REFUSED = "shares memory"
 
@@ -100,6 +102,14 @@ def test_a_product_goes_to_a_part_beside_its_operands():
     kernels.matmul(left, left, out=right)
 
     np.testing.assert_allclose(right, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("strides", [None, (16, 2)])
+def test_the_interface_of_an_array_says_where_it_lies(strides):
+    interface = {"data": (4096, False), "shape": (3, 8), "typestr": "<f2", "strides": strides, "version": 3}
+    array = SimpleNamespace(__cuda_array_interface__=interface)
+
+    assert footprint_of(array) == Footprint(4096, (3, 8), (16, 2), 2)
 
 
 @pytest.mark.gpu
