@@ -34,6 +34,7 @@ from stagekit.frontend.errors import ReadAhead, StagingError
 from stagekit.frontend.once import OnceBranches, emit_barrier
 from stagekit.frozen import frozen
 from stagekit.intrinsics.sync import ordering
+from stagekit.intrinsics.tensor import cp_async_wait
 from stagekit.ir import Block, Builder, Effect, Function, Op, Space, Value, Vector, flow, ops, walk
 from stagekit.ir.affine import Sum, Sums, Term, meets
 from stagekit.ir.core import has_effect
@@ -177,8 +178,10 @@ class _Order:
             self.run(self.body, [])
 
     def keep_apart_what_is_read_ahead(self) -> None:
-        """Demand of loops that they write to no array from which they copy for later rounds."""
+        """Demand of loops that wait for copies in each round that they write to no array from which they copy for later ones."""
         for loop in (op for op in walk(self.body) if isinstance(op, ops.For | ops.While)):
+            if not any(type(op) is ops.IntrinsicOp and op.spec is cp_async_wait for op in _outside_of_loops(loop)):
+                continue
             every = [op for body in loop.bodies() for op in walk(body)]
             sources = {s for op in every if _is_asynchronous(op) for s in self.globals_of(flow.pointers_of(op))}
             writing = [op for op in every if sources and not _is_asynchronous(op)]
@@ -415,6 +418,14 @@ class _Order:
 
 class _Contested(Exception):
     """Raised where arrays alone do not tell two accesses apart."""
+
+
+def _outside_of_loops(op: Op) -> Iterator[Op]:
+    """Return the ops in the bodies of `op`, but for those of loops among them."""
+    for each in (inner for body in op.bodies() for inner in body.ops):
+        yield each
+        if not isinstance(each, ops.For | ops.While):
+            yield from _outside_of_loops(each)
 
 
 def _is_asynchronous(op: Op) -> bool:

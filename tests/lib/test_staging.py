@@ -104,6 +104,28 @@ def test_a_staged_loop_in_a_loop(place) -> None:
 
 
 @sk.jit(threads=64)
+def in_place(x, TIMES: sk.constexpr):
+    """Each round of the outer loop reads what the one before wrote: all copies have arrived by then."""
+    for _ in range(TIMES):
+        total = sk.zeros((16, 64), sk.float32)
+        for part in sk.staged(range(0, x.shape[0], 16), lambda k: x.tile((k, 0), (16, 64))):
+            total += part
+        sk.store(x.tile((16, 0), (16, 64)), total)
+
+
+@each_place
+def test_a_loop_around_may_write_what_was_read_ahead(place) -> None:
+    x = np.arange(48 * 64, dtype=np.float32).reshape(48, 64) % 7
+    expected = x.copy()
+    for _ in range(3):
+        expected[16:32] = expected.reshape(3, 16, 64).sum(0)
+
+    (found,) = run(place, in_place, (1,), [x], 3)
+
+    np.testing.assert_array_equal(found, expected)
+
+
+@sk.jit(threads=64)
 def written_meanwhile(x, out):
     for part in sk.staged(range(0, 256, 64), lambda k: x.tile((0, k), (16, 64))):
         sk.store(out.tile((0, 64), (16, 64)), part + 1)
