@@ -413,13 +413,11 @@ def versions() -> str | None:
     loader = getattr(__spec__, "loader", None)
     archive = getattr(loader, "archive", None)  # the zip file that the package is imported from
     root = os.path.dirname(archive or __file__)
-    paths = [archive] if archive else list(_module_files(root))
-    named = [(path.removeprefix(root), path) for path in paths]
-    extension = importlib.util.find_spec(EXTENSION)
-    if extension and extension.origin:  # this file says its version; to import it would take long
-        named.append((EXTENSION, extension.origin))
+    paths = {path: path.removeprefix(root) for path in ([archive] if archive else _module_files(root))}
+    if (extension := importlib.util.find_spec(EXTENSION)) and extension.origin:
+        paths[extension.origin] = EXTENSION  # this file says its version; to import it would take long
     try:
-        for name, path in named:
+        for path, name in paths.items():
             with open(path, "rb") as file:
                 if os.fstat(file.fileno()).st_mtime > _IMPORTED_AT_S:  # what runs here is not what lies there now
                     return None

@@ -261,11 +261,9 @@ def dtype_named(name: str) -> DType:
 
 def dtype_from_numpy(dtype: np.dtype[Any]) -> DType | None:
     """Return the dtype that NumPy stores as `dtype` in native byte order, or None."""
-    found = _BY_NUMPY.get(dtype)
-    if found is None and dtype.type.__module__ == EXTENSION:  # whoever made this dtype has imported it
+    if dtype not in _BY_NUMPY and dtype.type.__module__ == EXTENSION:  # whoever made this dtype has imported it
         _BY_NUMPY.update({d.numpy: d for d in ALL_DTYPES})
-        return _BY_NUMPY.get(dtype)
-    return found
+    return _BY_NUMPY.get(dtype)
 
 
 def promote(a: DType, b: DType) -> DType | None:
