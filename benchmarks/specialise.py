@@ -37,7 +37,7 @@ PEER_ROUNDS = 3
 # Of stagekit alone --------------------------------------------------------------------------------------------------
 
 
-def steps(kernel: Any, block: int | tuple[int, ...] | None = 256) -> list[float]:
+def steps(kernel: Any, block: int | None = None) -> list[float]:
     """Milliseconds for tracing, for PTX after it, and for host code after it."""
     marks = [time.perf_counter()]
     for step in (
@@ -54,12 +54,11 @@ def step_rows(rounds: int) -> Iterator[tuple[str, list[float]]]:
     from systems.ours import SPECIALISATIONS, straight
 
     for name, make in SPECIALISATIONS.items():
-        block = None if name.startswith("rows") else (16, 16) if name == "matmul" else 256
-        steps(make(-1), block)
-        measured = [steps(make(r), block) for r in range(rounds)]
+        steps(make(-1))
+        measured = [steps(make(r)) for r in range(rounds)]
         yield name, [statistics.median(column) for column in zip(*measured)]
     for size in (100, 1_000, 10_000):
-        yield f"straight line, {size:,} ops", steps(straight.specialize(OPS=size))
+        yield f"straight line, {size:,} ops", steps(straight.specialize(OPS=size), 256)
 
 
 def tile_rows(rounds: int) -> Iterator[tuple[str, list[float], int]]:
