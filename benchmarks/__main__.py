@@ -1,9 +1,9 @@
 """All of it: launches, specialisations, memory, code for the CPU; tables to the terminal, figures and charts to a folder.
 
-python benchmarks [launch] [specialise] [memory] [cpu] [blocks] [blocks_cpu] [scaling] [--target cpu|cuda] [--folder FOLDER]
+python benchmarks [PART ...] [--target cpu|cuda] [--folder FOLDER]
 
-What runs only where it is named: blocks, which needs a GPU, torch and Triton; blocks_cpu, which needs torch; scaling, which needs
-gcc and cores that do nothing else.
+Parts: launch, specialise, memory, cpu; and, only where they are named: blocks, which needs a GPU, torch and Triton; products,
+which needs a GPU and torch; blocks_cpu, which needs torch; scaling, which needs gcc and cores that do nothing else.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 UNNAMED = ("launch", "specialise", "memory", "cpu")  # parts that run if none is named
-PARTS = (*UNNAMED, "blocks", "blocks_cpu", "scaling")
+PARTS = (*UNNAMED, "blocks", "blocks_cpu", "products", "scaling")
 WITH_CHART = ("launch", "specialise", "cpu")
-OF_ONE_TARGET = ("cpu", "blocks", "blocks_cpu", "scaling")
+OF_ONE_TARGET = ("cpu", "blocks", "blocks_cpu", "products", "scaling")
 
 
 def main() -> int:

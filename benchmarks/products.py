@@ -1,0 +1,140 @@
+"""Matrix products and attention of the shelf beside torch's: cuBLAS, and FlashAttention by scaled_dot_product_attention.
+
+    python benchmarks/products.py [--rounds 5] [--only matmul|attention]
+
+Needs a GPU and torch. Both alternate in one process, back to back, so that the chip is as warm as in a long run ("sustained");
+medians of the rounds. error: the norm of the difference from a product in float64, or from torch's attention, over the norm of
+that. first: seconds until a kernel has run, compiling included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any
+
+from machine import describe
+
+from stagekit import kernels
+
+Run = Callable[[], Any]
+LAUNCHES = 10  # between two events
+MATRICES = (  # dtype, precision, (m, n, k)
+    ("bfloat16", "ieee", (4096, 4096, 4096)),
+    ("bfloat16", "ieee", (8192, 8192, 8192)),
+    ("float16", "ieee", (4096, 4096, 4096)),
+    ("float32", "ieee", (4096, 4096, 4096)),
+    ("float32", "tf32", (4096, 4096, 4096)),
+    ("float32", "tf32x3", (4096, 4096, 4096)),
+    ("bfloat16", "ieee", (16, 4096, 4096)),
+    ("bfloat16", "ieee", (4096, 4096, 64)),
+    ("bfloat16", "ieee", (300, 1000, 777)),
+)
+HEADS, LENGTH, DIMS = 16, 4096, (128, 64)
+BACKWARD_PRODUCTS = 2.5  # of a backward pass, against the two of a forward pass
+
+
+def alternated(ours: Run, theirs: Run, rounds: int, launches: int = LAUNCHES) -> tuple[float, float]:
+    """Return the median milliseconds of each."""
+    import torch
+
+    def milliseconds(run: Run) -> float:
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(launches):
+            run()
+        end.record()
+        torch.cuda.synchronize()
+        return float(start.elapsed_time(end)) / launches
+
+    pairs = [(milliseconds(ours), milliseconds(theirs)) for _ in range(rounds + 1)][1:]
+    mine, other = zip(*pairs, strict=True)
+    return statistics.median(mine), statistics.median(other)
+
+
+def error_of(found: Any, expected: Any) -> float:
+    return float((found.double() - expected.double()).norm() / expected.double().norm())
+
+
+def timed(run: Run) -> tuple[Any, float]:
+    """Return a result and the seconds until it was there."""
+    import torch
+
+    start = time.perf_counter()
+    found = run()
+    torch.cuda.synchronize()
+    return found, time.perf_counter() - start
+
+
+def row(name: str, operations: float, times: tuple[float, float], error: float, first: float) -> str:
+    ours, theirs = (operations / each / 1e9 for each in times)
+    return f"| {name} | {ours:.0f} | {theirs:.0f} | {ours / theirs:.3f} | {error:.1e} | {first:.2f} |"
+
+
+def product(dtype: str, precision: str, shape: tuple[int, int, int], rounds: int) -> Iterator[str]:
+    """Yield the row of one matrix product."""
+    import torch
+
+    m, n, k = shape
+    a, b = (torch.randn(*each, device="cuda").to(getattr(torch, dtype)) for each in ((m, k), (k, n)))
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    out, first = timed(lambda: kernels.matmul(a, b, precision=precision))
+    times = alternated(lambda: kernels.matmul(a, b, out=out, precision=precision), lambda: torch.mm(a, b), rounds)
+    error = error_of(out, torch.mm(a.double(), b.double()))
+    yield row(f"{dtype} {precision} {m}×{n}×{k}", 2 * m * n * k, times, error, first)
+
+
+def attention(dim: int, causal: bool, rounds: int) -> Iterator[str]:
+    """Yield the rows of attention and of its gradients."""
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    shape = (1, HEADS, LENGTH, dim)
+    *inputs, gradient = (torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for _ in range(4))
+    tracked = [x.clone().requires_grad_() for x in inputs]
+    expected = scaled_dot_product_attention(*tracked, is_causal=causal)
+    name = f"attention bfloat16, {HEADS} heads, {LENGTH}×{dim}{', causal' * causal}"
+    operations = 4 * HEADS * LENGTH**2 * dim / (1 + causal)
+
+    (out, lse), first = timed(lambda: kernels.attention(*inputs, causal=causal, return_lse=True))
+    times = alternated(
+        lambda: kernels.attention(*inputs, causal=causal, out=out),
+        lambda: scaled_dot_product_attention(*inputs, is_causal=causal),
+        rounds,
+    )
+    yield row(name, operations, times, error_of(out, expected.detach()), first)
+
+    def ours() -> Any:
+        return kernels.attention_backward(gradient, *inputs, out, lse, causal=causal)
+
+    def theirs() -> Any:
+        return torch.autograd.grad(expected, tracked, gradient, retain_graph=True)
+
+    found, first = timed(ours)
+    error = max(map(error_of, found, theirs()))
+    yield row(f"{name}, backward", BACKWARD_PRODUCTS * operations, alternated(ours, theirs, rounds), error, first)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=("matmul", "attention"))
+    options = parser.parse_args()
+    sys.stdout.write(f"{describe('cuda')}\n\n")
+    sys.stdout.write("| | TFLOP/s | torch's | ratio | error | first, s |\n|---|---|---|---|---|---|\n")
+    rows = {
+        "matmul": (product(*each, options.rounds) for each in MATRICES),
+        "attention": (attention(dim, causal, options.rounds) for dim in DIMS for causal in (False, True)),
+    }
+    for line in chain.from_iterable(chain.from_iterable(rows[name] for name in rows if options.only in (None, name))):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
