@@ -13,6 +13,7 @@ from tests.cache import stress
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork"),
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+    pytest.mark.stagekit_unchecked(reason="what is compiled and kept; checked launches compile nothing"),
 ]
 
 LITTLE: dict[str, Callable[[], Any]] = {
