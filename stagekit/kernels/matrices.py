@@ -79,7 +79,7 @@ def matmul_kernel(
 
     @sk.jit(threads=threads)
     def matmul(a: A, b: B, out: Out, c: C = None, d: D = None, e: E = None, f: F = None) -> None:
-        across, down = block_of()
+        across, down = block_of() if stages > 1 else (sk.program_id(1), sk.program_id(0))
         row, column = down * M, across * N
 
         def parts(start: Any) -> Any:
