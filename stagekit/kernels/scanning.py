@@ -59,8 +59,7 @@ def cumsum_rows_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
 
 
 NOTHING, SUM_KNOWN, END_KNOWN = 0, 1, 2  # what a program has said of its tile
-WINDOW = 32  # programs that one looks back at, at once, on the CPU
-THREADS = 256  # of a program on a GPU
+WINDOW = 32  # programs that one looks back at, at once, at least
 
 
 def carried(dtype: Dtype) -> sk.DType:
@@ -116,8 +115,6 @@ def cumsum_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     A program takes the next tile by an atomic, so that those before have begun, says its tile's sum, scans it, and looks back at
     what others have said. Sums of whole tiles are float64, or int64. Source: Merrill and Garland, Single-pass Parallel Prefix
     Scan with Decoupled Look-back, 2016.
-
-    So many threads that a multiprocessor has four programs: while one waits, others read and write.
     """
     out_dtype = SUM.dtype_of(dtype)
     working, length, tiles = widened(out_dtype), sk.dynamic("length"), sk.dynamic("tiles")
@@ -126,7 +123,7 @@ def cumsum_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     Sums = Annotated[sk.Array, sk.Tensor((tiles,), carried(dtype))]
     State = Annotated[sk.Array, sk.Tensor((tiles + 1,), sk.int32)]
 
-    @sk.jit(threads=THREADS, min_blocks=4)
+    @sk.jit
     def cumsum(x: X, out: Out, state: State, sums: Sums, ends: Sums) -> None:
         program = sk.atomic_add(state + tiles, 1)
         i = sk.int64(program) * BLOCK + sk.arange(0, BLOCK)
@@ -134,7 +131,7 @@ def cumsum_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
         total = carried(dtype)(sk.reduce_sum(v))
         say_sum(program, total, state, sums)
         v = sk.cumsum(v)  # before it looks back: meanwhile others say more
-        before = begin(program, total, state, sums, ends, THREADS)  # each looks at one
+        before = begin(program, total, state, sums, ends, max(BLOCK // 128, WINDOW))
         sk.store(out + i, working(before) + v, mask=i < length)
 
     return cumsum
@@ -242,11 +239,12 @@ def cumsum(x: Any, *, axis: int | None = None, out: Any = None, fixed_order: boo
 
 FEWEST_PIECES = 4  # of 4,096 elements, in the tile of a program on the CPU; so many times more at most
 FEWEST_PROGRAMS = 16  # on the CPU, that share an array of which such tiles are longer
+LONG = 1 << 23  # elements from which on a GPU takes long tiles, so that each multiprocessor has one
 
 
-def kept_tile(dtype: Dtype) -> int:
-    """Return how many elements the threads of a program on a GPU hold: in each 32 numbers of 4 bytes, or 16 of 8."""
-    return THREADS * 128 // int(widened(SUM.dtype_of(dtype)).itemsize)
+def long_tile(dtype: Dtype) -> int:
+    """Return how many elements 1024 threads of a GPU hold at once: in each 32 numbers of 4 bytes, or 16 of 8."""
+    return (1 << 17) // int(widened(SUM.dtype_of(dtype)).itemsize)
 
 
 def _cumsum_by_looking_back(x: Any, out: Any) -> None:
@@ -265,7 +263,7 @@ def _tile_of_program(x: Any) -> int:
     if is_on_cpu(x):
         least = FEWEST_PIECES * STREAMED_TILE
         return least * programs_for(len(x), least * FEWEST_PROGRAMS, FEWEST_PIECES)
-    return kept_tile(dtype_of(x))
+    return long_tile(dtype_of(x)) if len(x) >= LONG else STREAMED_TILE
 
 
 def _cumsum_by_stretches(x: Any, out: Any) -> None:
