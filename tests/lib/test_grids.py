@@ -78,6 +78,7 @@ def test_a_block_that_never_comes_is_reported(target):
     assert state.tolist() == [0, 0]  # ready for the next launch
 
 
+@pytest.mark.stagekit_unchecked(reason="it is about the threads of the CPU target")
 def test_a_block_that_ends_by_a_fault_lets_nobody_wait():
     state = np.zeros(2, np.uint32)
 
@@ -104,6 +105,7 @@ def test_a_launch_that_is_interrupted_ends_and_harms_no_later_one():
     np.testing.assert_array_equal(arrays[0], np.roll(a, 1) + np.roll(a, -1))
 
 
+@pytest.mark.stagekit_unchecked(reason="it is about the threads of the CPU target")
 def test_without_threads_enough_nobody_waits(monkeypatch):
     start, started = threading.Thread.start, []
 
