@@ -19,7 +19,7 @@ from stagekit.intrinsics import all_intrinsics, by_name
 from stagekit.ir import Expand, Extern, Intrinsic, Scalar, Sig, semantics
 from tests.cells import cell
 from tests.numerics import exact
-from tests.numerics.ir_eval import expand_and_evaluate
+from tests.numerics.ir_eval import NoSuchInstruction, expand_and_evaluate
 
 TARGETS = ("cuda", "cpu")
 Lanes = np.ndarray[Any, Any]
@@ -76,7 +76,7 @@ def of_normal_results(record: Intrinsic, args: list[Lanes]) -> list[Lanes]:
     """Return arguments, 0 where a record that flushes may give 0."""
     if not record.flushes or args[0].dtype == np.float64:
         return args
-    return [np.where(np.asarray(record.evaluate(*args)) < TINY, args[0].dtype.type(0), args[0])]
+    return [np.where(np.asarray(record.evaluate(*args)) < TINY, args[0].dtype.type(0), args[0]), *args[1:]]
 
 
 @pytest.mark.parametrize("record", EXPANDED, ids=lambda r: r.name)
@@ -84,7 +84,11 @@ def test_an_expansion_means_what_evaluate_says(record: Intrinsic) -> None:
     for _, sig, target in EXPANDED[record]:
         with cell(sig.args[0], target):
             args = of_normal_results(record, arguments(record, sig, 400))
-            distance, where = worst(record, sig, target, args)
+            try:
+                distance, where = worst(record, sig, target, args)
+            except NoSuchInstruction:
+                assert target == "cuda"
+                continue
             assert distance <= allowed_ulp(record, target, sig.args[0].dtype), where
 
 
