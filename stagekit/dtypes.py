@@ -71,7 +71,7 @@ class FloatFormat:
 
     def nearest(self, value: float) -> float:
         """Return the number of this format that is nearest, the even one in a tie, without NumPy and ml_dtypes."""
-        if math.isfinite(value):
+        if abs(value) < 2 * self.largest:  # what is larger may round to no float at all
             exponent = max(math.frexp(value)[1] - 1, 1 - self.bias) - self.fraction_bits  # of the last bit
             value = math.copysign(math.ldexp(round(math.ldexp(value, -exponent)), exponent), value)
         if abs(value) <= self.largest or value != value:

@@ -45,13 +45,24 @@ def checked(*chosen: str) -> str:
     return finished.stdout.strip().splitlines()[-1]
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "tests" / "lib").glob("test_*.py")))
+IN_EVERY_RUN = (
+    "test_reductions.py",
+    "test_scans.py",
+    "test_weak.py",
+)  # of the library's tests; -m slow takes the others too
+SLOW = pytest.mark.slow
+OF_THE_LIBRARY = sorted(path.name for path in (ROOT / "tests" / "lib").glob("test_*.py"))
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in IN_EVERY_RUN else SLOW) for name in OF_THE_LIBRARY]
+)
 def test_kernels_of_the_library_give_no_finding(name: str) -> None:
     """What these tests run on the sanitizer themselves is left out."""
     assert re.search(r"^\d+ passed", checked(f"tests/lib/{name}", "-k", "not sanitizer"))
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("folder", ["cases", "conformance", "frontend", "launch", "numerics", "runtime"])
 def test_kernels_of_the_tests_give_no_finding(folder: str) -> None:
     assert re.search(r"^\d+ passed", checked(f"tests/{folder}"))
