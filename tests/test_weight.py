@@ -24,7 +24,7 @@ BUDGETS = {  # rounded up to the next 50
     "kernels": 3_000,
     "lib": 5_500,
     "passes": 1_650,
-    "runtime": 3_700,
+    "runtime": 3_750,
     "testing": 2_600,
 }
 
