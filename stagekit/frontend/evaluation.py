@@ -128,13 +128,18 @@ def is_of_the_user(error: Exception) -> bool:
 
 def failure(error: Exception) -> Diagnostic:
     """Return the diagnostic for what CPython raised. Where it met a stand-in, that is the mistake, named in the user's words."""
-    text = str(error)
-    for kind, name in _STAND_IN_NAMES.items():
-        text = re.sub(rf"'(?:stagekit\.[\w.]*)?{kind}'|<{kind}>", name, text)
+    text = in_users_words(str(error), r"'(?:stagekit\.[\w.]*)?{}'|<{}>")  # what CPython calls a type, and a `repr`
     if text == str(error) and not isinstance(error, AskedTooEarly):
         return StaticFailure(type(error).__name__, text)
     hint = "Python's own code runs while specialising; use operators, `if` and the functions of stagekit"
     return RunTimeValue("a value that Python itself looks at here", text, hint)
+
+
+def in_users_words(text: str, form: str = "<{}>") -> str:
+    """Return a message in which the `repr` of run-time values, or what matches `form`, has given way to words of the language."""
+    for kind, name in _STAND_IN_NAMES.items():
+        text = re.sub(form.replace("{}", kind), name, text)
+    return text
 
 
 _STAND_IN_NAMES = {

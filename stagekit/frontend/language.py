@@ -28,7 +28,7 @@ from stagekit.frontend.errors import (
     SharedMemoryExceeded,
     StaticAssertion,
 )
-from stagekit.frontend.evaluation import Site
+from stagekit.frontend.evaluation import Site, in_users_words
 from stagekit.frontend.extents import row_major
 from stagekit.frontend.facts import Unanswerable
 from stagekit.frontend.markers import MAX_ALIGN, is_alignment
@@ -454,7 +454,7 @@ def static_assert(site: Site, condition: Any, message: Any = "") -> None:
         hint = "use `assert` for what is known at run time"
         raise site.needs_static("the condition of `static_assert`", condition, hint)
     if not site.static(bool, condition):
-        raise site.error(StaticAssertion(site.static(str, message) or "the condition is false"))
+        raise site.error(StaticAssertion(in_users_words(site.static(str, message)) or "the condition is false"))
 
 
 @staged

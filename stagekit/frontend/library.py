@@ -22,7 +22,7 @@ from stagekit.dtypes import DType
 from stagekit.frontend import caching, conditions, effects
 from stagekit.frontend.calls import snapshot_of
 from stagekit.frontend.errors import BadBlockSize, BadCall, BadIndex, BadShape, StagingError
-from stagekit.frontend.evaluation import Site
+from stagekit.frontend.evaluation import Site, in_users_words
 from stagekit.frontend.language import ELEMENTWISE, Staged, StagedLaunch, ask_multiple, load_as, staged, store_as
 from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric, meet, own_type
 from stagekit.frontend.parts import describe, note_parts, parts_of, same_shape, with_parts
@@ -245,13 +245,13 @@ def block_threads(site: Site, length: Any, what: str, threads_for: Callable[[int
 @staged
 def refuse_shape(site: Site, message: str, hint: str) -> None:
     """Refuse, as BAD_SHAPE, shapes that an operation does not take."""
-    raise site.error(BadShape(message, hint))
+    raise site.error(BadShape(in_users_words(message), hint))
 
 
 @staged
 def refuse_index(site: Site, message: str, hint: str) -> None:
     """Refuse, as BAD_INDEX, what is no index of a tile."""
-    raise site.error(BadIndex(message, hint))
+    raise site.error(BadIndex(in_users_words(message), hint))
 
 
 @staged

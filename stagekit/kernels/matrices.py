@@ -128,6 +128,8 @@ def matmul(
     require(len(operands) <= MAX_OPERANDS, f"{len(operands)} operands, and an epilogue takes {MAX_OPERANDS} at most")
     require(epilogue is not None or not operands, "operands are for an epilogue, and there is none")
     require(epilogue is None or callable(epilogue), "an epilogue is a function, got {!r}", epilogue)
+    precisions = tuple(_KINDS_OF_FLOAT32) if dtype is sk.float32 else ("ieee",)
+    require(precision in precisions, "precision={!r} of {}: it is one of {}", precision, dtype.name, precisions)
     rows, columns = a.shape[0], b.shape[1]
     out = (
         empty(a, (rows, columns), sums or dtype)
@@ -172,9 +174,12 @@ BLOCKS = {
 _FEW = 128  # blocks, about as many as a GPU has multiprocessors: with fewer, smaller ones are quicker
 
 
+_KINDS_OF_FLOAT32 = {"ieee": "by threads", "tf32": "words", "tf32x3": "words"}  # of blocks, by precision
+
+
 def blocks_for(dtype: Dtype, precision: str, rows: int, columns: int) -> Blocks:
     """Return what a program multiplies at once: the largest blocks of which there are enough."""
-    kind = {1: "bytes", 2: "halves"}.get(dtype.itemsize, "by threads" if precision == "ieee" else "words")
+    kind = {1: "bytes", 2: "halves"}.get(dtype.itemsize) or _KINDS_OF_FLOAT32[precision]
     found = [each for each in BLOCKS[kind] if sk.cdiv(rows, each.rows) * sk.cdiv(columns, each.columns) >= _FEW]
     return found[0] if found else BLOCKS[kind][-1]
 

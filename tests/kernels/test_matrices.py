@@ -49,6 +49,14 @@ def test_a_mistake_in_a_given_function_is_shown_at_its_line(function, name, text
         assert line in linecache.getline(__file__, caught.value.loc.line)
 
 
+@pytest.mark.parametrize(("dtype", "precision"), [(np.float32, "tf64"), (np.float32, None), (np.float16, "tf32")])
+def test_a_precision_that_there_is_not_is_refused_before_anything_is_traced(dtype, precision):
+    a = np.ones((4, 4), dtype)
+
+    with pytest.raises(ValueError, match=f"precision={precision!r}"):
+        kernels.matmul(a, a, precision=precision)
+
+
 @pytest.mark.parametrize("given", [3, "relu"])
 def test_what_is_no_function_is_refused_before_anything_is_traced(given):
     a = np.ones((4, 4), np.float32)
