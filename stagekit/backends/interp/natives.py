@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stagekit.backends.interp.analysis import native_of
 from stagekit.backends.interp.atomics import ATOMICS, build_atomic, build_load, build_store
 from stagekit.backends.interp.findings import AbsentLaneRead, LaneNotHere, LaneOutsideMask, MasksDiffer
 from stagekit.backends.interp.memory import Array
-from stagekit.backends.interp.program import Arrive, Builders, Built, Compiler, Running, Step
+from stagekit.backends.interp.program import Arrive, Builders, Built, Compiler, Running, Step, native_of
 from stagekit.backends.interp.steps import computed
 from stagekit.backends.interp.team import AXES, Team, Values, bit_sets
 from stagekit.backends.interp.tensor import build_commit, build_copy, build_fragments, build_product, build_wait
