@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import ctypes
 import functools
 import gc
 import os
@@ -55,31 +56,61 @@ def is_deep() -> bool:
 
 
 def deeply(work: Callable[[], R]) -> R:
-    """Return what `work()` returns, or raise what it raises, with a large stack."""
+    """Return what `work()` returns, or raise what it raises, with a large stack.
+
+    What a handler of a signal raises meanwhile is raised in the work too, and here once the work has ended.
+    """
     if is_deep():
         return work()
-    from concurrent.futures import Future  # here, since it brings `logging`
+    from queue import SimpleQueue  # here, since few kernels are deep
 
-    outcome: Future[R] = Future()
+    runs = dict[str, bool]()  # decided once: by the thread, or False by the caller, who could not wait for it to start
+    ended = SimpleQueue[tuple[list[R], BaseException | None]]()
 
     def attempt() -> None:
-        _here.is_deep = True
-        try:
-            with recursion_limit(_DEEP_LIMIT):
-                outcome.set_result(work())
-        except BaseException as error:
-            outcome.set_exception(error)
+        _here.is_deep = runs.setdefault("work", True)
+        found, failure = list[R](), None
+        while _here.is_deep:
+            try:
+                if not found and failure is None:
+                    with recursion_limit(_DEEP_LIMIT):
+                        found.append(work())
+                ended.put((found, failure))
+                return
+            except BaseException as error:  # of the work, or one from the caller that came too late for it
+                failure = error
 
     run = functools.partial(contextvars.copy_context().run, attempt)
-    with _lock:  # the stack size is one for all threads that are started
-        before = threading.stack_size(_DEEP_STACK_BYTES)
+    thread = threading.Thread(target=run, name="stagekit-deep", daemon=True)
+    interruption: BaseException | None = None
+    try:
+        with _lock:  # the stack size is one for all threads that are started
+            before = threading.stack_size(_DEEP_STACK_BYTES)
+            try:
+                thread.start()
+            finally:
+                threading.stack_size(before)
+    except BaseException as error:
+        if not (runs.setdefault("work", False) and _raise_in(thread, type(error))):
+            raise
+        interruption = error
+    while True:
         try:
-            thread = threading.Thread(target=run, name="stagekit-deep", daemon=True)
-            thread.start()
-        finally:
-            threading.stack_size(before)
-    thread.join()
-    return outcome.result()
+            found, failure = ended.get()
+            break
+        except BaseException as error:
+            interruption = error
+        if not _raise_in(thread, type(interruption)):
+            raise interruption
+    if interruption or failure:
+        raise interruption or failure  # type: ignore[misc]
+    return found[0]
+
+
+def _raise_in(thread: threading.Thread, error: type[BaseException]) -> bool:
+    """Raise an error in the Python code of another thread; return whether it still runs."""
+    ident = ctypes.c_ulong(thread.ident or 0)
+    return bool(ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(error)))
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 
@@ -154,3 +155,21 @@ def test_deep_work_gives_what_it_gives_and_raises_what_it_raises():
     with pytest.raises(RecursionError):
         recursion.repeated_deeply(depth)(10**9)
     assert (sys.getrecursionlimit(), threading.stack_size()) == before
+
+
+def test_a_signal_ends_deep_work_and_is_raised_when_the_work_has_ended():
+    steps = []
+
+    def work() -> None:
+        try:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            for _ in range(10**9):
+                steps.append(None)
+        finally:
+            steps.clear()
+            steps.append("ended")
+
+    with pytest.raises(KeyboardInterrupt):
+        recursion.deeply(work)
+    assert steps == ["ended"]
+    assert recursion.deeply(lambda: 3) == 3
