@@ -187,11 +187,14 @@ _SHELF = f"{PACKAGE}kernels{os.sep}"  # kernels like a user's own, whose lines s
 
 
 def place_of_user(loc: Loc | None) -> Loc | None:
-    """Return the place to show: an error in a fragment of our own shows where the user called it, as for an intrinsic."""
-    here = loc
-    while here is not None and here.file.startswith(PACKAGE) and not here.file.startswith(_SHELF):
-        here = here.call_site
-    return here or loc
+    """Return the place to show: an error in a fragment of our own shows where the user called it, as for an intrinsic.
+
+    Where no line of the user's is on the way, as in a kernel of the shelf, it shows the shelf's.
+    """
+    chain = [*loc.chain()] if loc else []
+    of_user = (here for here in chain if not here.file.startswith(PACKAGE))
+    of_shelf = (here for here in chain if here.file.startswith(_SHELF))
+    return next(of_user, None) or next(of_shelf, loc)
 
 
 def conceal(error: Exception) -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import stagekit as sk
 from stagekit import kernels
 from tests.kernels.rows import BFLOAT16, DTYPES, EPS, each_place, run
 
@@ -108,3 +109,10 @@ IMAGES, FILTERS = np.zeros((1, 2, 5, 5), np.float32), np.zeros((3, 2, 3, 3), np.
 def test_what_does_not_go_together_is_refused(call, text):
     with pytest.raises(ValueError, match=text):
         call()
+
+
+@pytest.mark.parametrize("edge", [0.0, "wrap"])
+def test_a_mistake_in_a_users_function_is_shown_at_its_line(edge):
+    with pytest.raises(sk.StagekitError) as caught:
+        kernels.stencil(lambda at: at(0.5, 0), IMAGES, edge=edge)
+    assert (caught.value.loc.file, caught.value.loc.function) == (__file__, "<lambda>")
