@@ -45,20 +45,20 @@ _ADD, _AND, _MULTIPLY, _NEGATE, _INVERT = map(sk._operation, ("+", "&", "*", "ne
 ACCESSES: dict[Any, Callable[..., Tile | None]] = {}
 """What functions of the language do with tiles of pointers, by the function, and all `"atomics"` alike: `access.py` says it."""
 
-Method = Callable[["Tile", Any], "Tile"]
+Method = Callable[[Any, Any], Any]
 
 
 def _methods(symbol: str) -> tuple[Method, Method]:
-    """Return the methods of an operator for a tile on its left, and for one on its right."""
+    """Return the methods of an operator for what is on its left, and for what is on its right."""
     operate, rule = sk._operation(symbol), RULES.get(symbol)
 
     @sk._direct
-    def plain(self: Tile, other: Any) -> Tile:
+    def plain(self: Any, other: Any) -> Any:
         found = _formed(rule, self, other) if rule and self.form else None
         return self.each(operate, self, other) if found is None else found
 
     @sk._direct
-    def mirrored(self: Tile, other: Any) -> Tile:
+    def mirrored(self: Any, other: Any) -> Any:
         found = _formed(lambda right, left: rule(left, right), self, other) if rule and self.form else None
         return self.each(operate, other, self) if found is None else found
 
@@ -81,7 +81,49 @@ def _formed(rule: Rule, tile: Tile, other: Any) -> Tile | None:
     return Tile((), layout_for(shape), form) if form else None
 
 
-class Tile:
+class ByElement:
+    """Immutable numbers whose operators go by element, by `each`. form: of a weak tile, what its elements follow from."""
+
+    form: Form | None = None
+    each: Callable[..., Any]
+
+    __add__, __radd__ = _methods("+")
+    __sub__, __rsub__ = _methods("-")
+    __mul__, __rmul__ = _methods("*")
+    __truediv__, __rtruediv__ = _methods("/")
+    __floordiv__, __rfloordiv__ = _methods("//")
+    __mod__, __rmod__ = _methods("%")
+    __pow__, __rpow__ = _methods("**")
+    __and__, __rand__ = _methods("&")
+    __or__, __ror__ = _methods("|")
+    __xor__, __rxor__ = _methods("^")
+    __lshift__, __rlshift__ = _methods("<<")
+    __rshift__, __rrshift__ = _methods(">>")
+    __lt__, _ = _methods("<")
+    __le__, _ = _methods("<=")
+    __gt__, _ = _methods(">")
+    __ge__, _ = _methods(">=")
+    __eq__, _ = _methods("==")
+    __ne__, _ = _methods("!=")
+
+    __hash__ = None  # type: ignore[assignment]  # `==` gives no bool, so these are no keys
+
+    @sk._direct
+    def __neg__(self) -> Any:
+        return self.each(_NEGATE, self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    @sk._direct
+    def __invert__(self) -> Any:
+        return self.each(_INVERT, self)
+
+    def __abs__(self) -> Any:
+        return self.each(sk.abs, self)
+
+
+class Tile(ByElement):
     """Elements that lie over the threads as `layout` says. held: this thread's, as vectors of numbers or as single elements.
 
     form: what they follow from, where the tile is weak; it holds nothing then, and its layout is one that it may have. Immutable:
@@ -309,41 +351,6 @@ class Tile:
     def __bool__(self) -> bool:
         sk.static_assert(False, "a tile has no single truth value: combine masks with & | ~, choose with sk.where")
         return False
-
-    __add__, __radd__ = _methods("+")
-    __sub__, __rsub__ = _methods("-")
-    __mul__, __rmul__ = _methods("*")
-    __truediv__, __rtruediv__ = _methods("/")
-    __floordiv__, __rfloordiv__ = _methods("//")
-    __mod__, __rmod__ = _methods("%")
-    __pow__, __rpow__ = _methods("**")
-    __and__, __rand__ = _methods("&")
-    __or__, __ror__ = _methods("|")
-    __xor__, __rxor__ = _methods("^")
-    __lshift__, __rlshift__ = _methods("<<")
-    __rshift__, __rrshift__ = _methods(">>")
-    __lt__, _ = _methods("<")
-    __le__, _ = _methods("<=")
-    __gt__, _ = _methods(">")
-    __ge__, _ = _methods(">=")
-    __eq__, _ = _methods("==")  # type: ignore[assignment]
-    __ne__, _ = _methods("!=")  # type: ignore[assignment]
-
-    __hash__ = None  # type: ignore[assignment]  # `==` gives a tile, so tiles cannot be keys
-
-    @sk._direct
-    def __neg__(self) -> Tile:
-        return self.each(_NEGATE, self)
-
-    def __pos__(self) -> Tile:
-        return self
-
-    @sk._direct
-    def __invert__(self) -> Tile:
-        return self.each(_INVERT, self)
-
-    def __abs__(self) -> Tile:
-        return self.each(sk.abs, self)
 
 
 @sk._direct

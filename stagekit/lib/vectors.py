@@ -15,32 +15,15 @@ from typing import Any
 
 import stagekit as sk
 from stagekit.lib.placing import is_int, require_dtype
-from stagekit.lib.tile import Traced
+from stagekit.lib.tile import ByElement, Traced
 
 WIDTHS = (2, 4, 8)
 _WIDEST_BYTES = 16  # of one access on a GPU
-_INVERT, _NEGATE, _MULTIPLY = map(sk._operation, ("~", "neg", "*"))
-
-Method = Callable[["NumberVector", Any], "NumberVector"]
+_MULTIPLY = sk._operation("*")
 
 
-def _methods(symbol: str) -> tuple[Method, Method]:
-    """Return the methods of an operator for a vector on its left, and for one on its right."""
-    operate = sk._operation(symbol)
-
-    @sk._direct
-    def plain(self: NumberVector, other: Any) -> NumberVector:
-        return self.each(operate, self, other)
-
-    @sk._direct
-    def mirrored(self: NumberVector, other: Any) -> NumberVector:
-        return self.each(operate, other, self)
-
-    return plain, mirrored
-
-
-class NumberVector:
-    """Two, four or eight numbers of one dtype that one thread has. Immutable. Operators and functions go by element."""
+class NumberVector(ByElement):
+    """Two, four or eight numbers of one dtype that one thread has. Functions go by element, as operators do."""
 
     def __init__(self, held: Traced, count: int) -> None:
         self._held = held  # as one value of the IR
@@ -112,41 +95,6 @@ class NumberVector:
     def __bool__(self) -> bool:
         sk.static_assert(False, "a vector has no single truth value: choose by `sk.where`, or ask for `any(v)`")
         return False
-
-    __add__, __radd__ = _methods("+")
-    __sub__, __rsub__ = _methods("-")
-    __mul__, __rmul__ = _methods("*")
-    __truediv__, __rtruediv__ = _methods("/")
-    __floordiv__, __rfloordiv__ = _methods("//")
-    __mod__, __rmod__ = _methods("%")
-    __pow__, __rpow__ = _methods("**")
-    __and__, __rand__ = _methods("&")
-    __or__, __ror__ = _methods("|")
-    __xor__, __rxor__ = _methods("^")
-    __lshift__, __rlshift__ = _methods("<<")
-    __rshift__, __rrshift__ = _methods(">>")
-    __lt__, _ = _methods("<")
-    __le__, _ = _methods("<=")
-    __gt__, _ = _methods(">")
-    __ge__, _ = _methods(">=")
-    __eq__, _ = _methods("==")  # type: ignore[assignment]
-    __ne__, _ = _methods("!=")  # type: ignore[assignment]
-
-    __hash__ = None  # type: ignore[assignment]
-
-    @sk._direct
-    def __neg__(self) -> NumberVector:
-        return self.each(_NEGATE, self)
-
-    def __pos__(self) -> NumberVector:
-        return self
-
-    @sk._direct
-    def __invert__(self) -> NumberVector:
-        return self.each(_INVERT, self)
-
-    def __abs__(self) -> NumberVector:
-        return self.each(sk.abs, self)
 
 
 _ALIKE = "give vectors of as many numbers, or single ones"
