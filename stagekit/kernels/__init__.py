@@ -28,6 +28,7 @@ rows there are, how long they are, and how far apart, is known at run time only.
 | `cumsum` | of the last axis, or of one long array | rows; one pass of programs that look back at others |
 | `matmul` | epilogue(a @ b, *operands), any function of tiles | a program for each block; `sk.dot` |
 | `batched_matmul` | a[i] @ b[i] | a program for each block; `sk.dot` |
+| `grouped_matmul` | rows of a times the matrix of their group | a program for each block of a group; `sk.dot` |
 | `transpose` | a matrix with its axes exchanged | a program for each square of 64 |
 | `conv2d` | correlation of images with filters | a program for 64 pixels of 64 filters; `sk.dot` |
 | `stencil` | any function of an element and its neighbours | a program for 16 rows of 64 |
@@ -55,7 +56,7 @@ from stagekit.kernels.attending import (
     attention_backward_q_kernel,
     attention_kernel,
 )
-from stagekit.kernels.batched import batched_matmul, batched_matmul_kernel
+from stagekit.kernels.batched import batched_matmul, batched_matmul_kernel, grouped_matmul, grouped_matmul_kernel
 from stagekit.kernels.choosing import topk, topk_kernel
 from stagekit.kernels.gathering import (
     embedding,
@@ -157,6 +158,8 @@ __all__ = [
     "embedding_backward_kernel",
     "embedding_kernel",
     "fill_kernel",
+    "grouped_matmul",
+    "grouped_matmul_kernel",
     "layernorm",
     "layernorm_backward",
     "layernorm_kernel",
