@@ -41,6 +41,8 @@ rows there are, how long they are, and how far apart, is known at run time only.
 | `dropout` | elements dropped by seed and place | elementwise; Philox |
 | `adamw` | a step of AdamW in place, bfloat16 rounded at random | elementwise; Philox |
 | `quantize`, `dequantize` | int8 or float8 with a scale for each group, and back | a program for 1024 elements or a group |
+| `quantized_linear` | x @ w.T for weights of 4 or 8 bits with scales | a program for each block; `sk.dot` |
+| `quantize_int4` | numbers of 4 bits, two in a byte, with scale and zero of each group | a program for each group |
 | `embedding`, `embedding_backward` | rows of a table by number; adds rows to a table | a program for each number; atomics |
 
 Rows: a program for each row. One of up to 32,768 elements is one tile, a power of two, and is read once; a longer one passes
@@ -119,6 +121,7 @@ from stagekit.kernels.selective import (
     selective_scan_backward_kernel,
     selective_scan_kernel,
 )
+from stagekit.kernels.weights import quantize_int4, quantize_int4_kernel, quantized_linear, quantized_linear_kernel
 
 __all__ = [
     "LARGEST",
@@ -168,7 +171,11 @@ __all__ = [
     "max",
     "norm_backward_kernel",
     "quantize",
+    "quantize_int4",
+    "quantize_int4_kernel",
     "quantize_kernel",
+    "quantized_linear",
+    "quantized_linear_kernel",
     "reduce_kernel",
     "reduce_rows_kernel",
     "rmsnorm",

@@ -1,0 +1,161 @@
+"""Products with weights of 8 or 4 bits, which are unpacked and scaled on their way to the product.
+
+Weights lie as those of a linear layer do, (outputs, inputs), with a scale for each group of neighbours along the inputs, as
+`quantize` gives them. Of 4 bits, two lie in a byte, the first in the low half, as numbers from 0 to 15.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import stagekit as sk
+from stagekit.kernels.host import (
+    Dtype,
+    as_rows,
+    dtype_of,
+    empty,
+    factory,
+    float_dtype_of,
+    is_on_cpu,
+    power_of_two,
+    require,
+)
+from stagekit.kernels.matrices import CPU_BLOCKS, Blocks
+from stagekit.kernels.quantizing import LARGEST
+from stagekit.kernels.sharing import checked_out
+
+LEVELS = 15  # the largest number of 4 bits
+MIDDLE = 8  # the zero of a number of 4 bits, where none is given
+GPU_BLOCKS = Blocks(64, 64, 64, 128, 3)
+
+
+@sk.inline
+def unpacked(bytes_: Any) -> Any:
+    """Return the numbers of 4 bits in a tile of bytes, along twice as long a last axis."""
+    rows, columns = bytes_.shape
+    return sk.join(bytes_ & 15, bytes_ >> 4).reshape((rows, 2 * columns))
+
+
+@factory
+def quantize_int4_kernel(dtype: Dtype, GROUP: int, TILE: int) -> sk.JitFunction:
+    """Return the kernel `k[rows, groups of a row](x, out, scales, zeros)`. TILE: a power of two, at least GROUP."""
+    Rows = Annotated[sk.Array, sk.Tensor((None, None), dtype, (None, 1))]
+    Out = Annotated[sk.Array, sk.Tensor((None, None), sk.uint8, (None, 1))]
+    Scales = Annotated[sk.Array, sk.Tensor((None, None), sk.float32)]
+    Zeros = Annotated[sk.Array, sk.Tensor((None, None), sk.uint8)]
+
+    @sk.jit
+    def quantize_int4(x: Rows, out: Out, scales: Scales, zeros: Zeros) -> None:
+        row, group = sk.program_id(0), sk.program_id(1)
+        i = sk.arange(0, TILE)
+        v = sk.load(x[row] + (group * GROUP + i), mask=i < GROUP, other=0).to(sk.float32)
+        least = sk.reduce_min(sk.minimum(v, 0))  # so that 0 stays 0
+        step = (sk.reduce_max(sk.maximum(v, 0)) - least) / LEVELS
+        scale = sk.where(step > 0, step, 1.0)
+        zero = min(max(sk.rint(-least / scale), 0), LEVELS)
+        q = sk.minimum(sk.maximum(sk.rint(v / scale) + zero, 0), LEVELS).to(sk.uint8)
+        low, high = sk.split(q.reshape((TILE // 2, 2)))
+        pair = sk.arange(0, TILE // 2)
+        sk.store(out[row] + (group * (GROUP // 2) + pair), low | high << 4, mask=pair < GROUP // 2)
+        scales[row, group] = scale
+        zeros[row, group] = zero.to(sk.uint8)
+
+    return quantize_int4
+
+
+def quantize_int4(x: Any, *, group: int = 128) -> tuple[Any, Any, Any]:
+    """Return a matrix in numbers of 4 bits, two in a byte, and scale and zero of each group of neighbours in a row.
+
+    x: float32, float16 or bfloat16, (rows, columns); group: even, divides columns. A number q stands for (q - zero) * scale. The
+    scale is a fifteenth of the way from the least of a group, or 0, to its largest, or 0, and no number is off by more.
+    """
+    dtype = float_dtype_of(x)
+    require(len(x.shape) == 2, f"x has shape {tuple(x.shape)}: give a matrix")
+    rows, columns = x.shape
+    require(
+        group > 0 and group % 2 == 0 and columns % group == 0,
+        f"group={group} of {columns} columns: it is even and divides them",
+    )
+    out = empty(x, (rows, columns // 2), sk.uint8)
+    scales, zeros = (empty(x, (rows, columns // group), d) for d in (sk.float32, sk.uint8))
+    quantize_int4_kernel(dtype, group, power_of_two(group))[rows, columns // group](x, out, scales, zeros)
+    return out, scales, zeros
+
+
+@factory
+def quantized_linear_kernel(
+    dtype: Dtype, weight_dtype: Dtype, GROUP: int, HAS_ZEROS: bool, BLOCKS: tuple[int, ...]
+) -> sk.JitFunction:
+    """Return the kernel `k[blocks of rows, blocks of outputs](x, weight, scales, zeros, out)`. BLOCKS.depth divides GROUP."""
+    m, n, k, groups = sk.dynamic("m"), sk.dynamic("n"), sk.dynamic("k"), sk.dynamic("groups")
+    X = Annotated[sk.Array, sk.Tensor((m, k), dtype, (None, 1))]
+    Weight = Annotated[sk.Array, sk.Tensor((n, None), weight_dtype, (None, 1))]
+    Scales = Annotated[sk.Array, sk.Tensor((n, groups), sk.float32)]
+    Out = Annotated[sk.Array, sk.Tensor((m, n), dtype, (None, 1))]
+    M, N, K, threads, stages = Blocks(*BLOCKS)
+    per_byte = 2 if weight_dtype is sk.uint8 else 1
+
+    @sk.jit(threads=threads)
+    def quantized_linear(x: X, weight: Weight, scales: Scales, zeros: Any, out: Out) -> None:
+        row, output = sk.program_id(0) * M, sk.program_id(1) * N
+
+        def parts(start: Any) -> Any:
+            return x.tile((row, start), (M, K)), weight.tile((output, start // per_byte), (N, K // per_byte))
+
+        total = sk.zeros((M, N), sk.float32)
+        start = 0
+        for left, part in sk.staged(range(0, k, K), parts, stages=max(stages, 2)):
+            numbers = (unpacked(part) if per_byte == 2 else part).to(sk.float32)
+            place = (output, start // GROUP)
+            if per_byte == 2:
+                numbers -= sk.load(zeros.tile(place, (N, 1))).to(sk.float32) if HAS_ZEROS else MIDDLE
+            numbers *= sk.load(scales.tile(place, (N, 1)))
+            total = sk.dot(left, numbers.to(dtype).T, total)
+            start += K
+        sk.store(out.tile((row, output), (M, N)), total)
+
+    return quantized_linear
+
+
+def quantized_linear(x: Any, weight: Any, scales: Any, zeros: Any = None, *, out: Any = None) -> Any:
+    """Return x @ w.T, of x (..., inputs) and w (outputs, inputs), the numbers of a weight times the scales of their groups.
+
+    x: float32, float16 or bfloat16. weight: int8, float8_e4m3fn or float8_e5m2 of shape (outputs, inputs), or uint8 of shape
+    (outputs, inputs / 2), in which two numbers of 4 bits lie. scales: (outputs, groups), float32: a group has inputs / groups
+    neighbours, a multiple of 16; one group is a scale for each output. zeros: of 4 bits, what is subtracted before, (outputs,
+    groups), uint8; left out, 8. A number times its scale is rounded to the dtype of x; sums are float32, rounded once.
+    """
+    dtype, weight_dtype = float_dtype_of(x), dtype_of(weight)
+    is_packed = weight_dtype is sk.uint8
+    require(
+        is_packed or weight_dtype in LARGEST,
+        f"the weight is of {weight_dtype.name}: give uint8, of 4 bits, or {', '.join(d.name for d in LARGEST)}",
+    )
+    require(zeros is None or is_packed, "zeros are of weights of 4 bits")
+    rows, (outputs, inputs) = as_rows(x), tuple(weight.shape)
+    inputs *= 2 if is_packed else 1
+    require(rows.shape[1] == inputs, f"x has {rows.shape[1]} inputs, and the weight has {inputs}")
+    group = _group(inputs, outputs, scales)
+    require(
+        zeros is None or (tuple(zeros.shape) == tuple(scales.shape) and dtype_of(zeros) is sk.uint8),
+        f"zeros are uint8, of the shape of the scales, {tuple(scales.shape)}",
+    )
+    shape = (*x.shape[:-1], outputs)
+    out = empty(x, shape, dtype) if out is None else checked_out(out, apart=(x, weight, scales))
+    base = CPU_BLOCKS if is_on_cpu(x) else GPU_BLOCKS
+    blocks = base._replace(depth=min(base.depth, group & -group))
+    kernel = quantized_linear_kernel(dtype, weight_dtype, group, zeros is not None, blocks)
+    kernel[sk.cdiv(rows.shape[0], blocks.rows), sk.cdiv(outputs, blocks.columns)](
+        rows, weight, scales, zeros, as_rows(out)
+    )
+    return out
+
+
+def _group(inputs: int, outputs: int, scales: Any) -> int:
+    """Return how many neighbours share a scale."""
+    shape = tuple(scales.shape)
+    fits = len(shape) == 2 and shape[0] == outputs and shape[1] > 0 and inputs % (16 * shape[1]) == 0
+    require(
+        fits, f"scales of shape {shape}: give ({outputs}, groups), of groups of a multiple of 16 of {inputs} inputs"
+    )
+    return inputs // shape[1]

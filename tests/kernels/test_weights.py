@@ -1,0 +1,81 @@
+"""Products with weights of 4 and 8 bits are those with what the numbers stand for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import stagekit as sk
+from stagekit import kernels
+from tests.kernels.rows import DTYPES, EPS, each_place, run
+
+SIZES = st.integers(1, 40)
+WEIGHTS = st.sampled_from(["int8", "float8_e4m3fn", "float8_e5m2", "4 bits", "4 bits with zeros"])
+GROUPS = st.sampled_from([16, 48, 64])
+
+
+def numbers_of(packed: np.ndarray) -> np.ndarray:
+    return np.stack([packed & 15, packed >> 4], axis=-1).reshape(len(packed), -1).astype(np.float64)
+
+
+def scaled(numbers: np.ndarray, scales: np.ndarray, zeros: np.ndarray | float = 0.0) -> np.ndarray:
+    grouped = numbers.astype(np.float64).reshape(*scales.shape, -1)
+    return ((grouped - np.asarray(zeros, np.float64)[..., None]) * scales[..., None]).reshape(numbers.shape)
+
+
+@each_place
+@settings(max_examples=7, deadline=None)
+@given(st.sampled_from(DTYPES), WEIGHTS, SIZES, SIZES, GROUPS, st.integers(1, 3))
+def test_products_are_those_of_what_the_numbers_stand_for(place, dtype, weight, m, n, group, groups):
+    rng = np.random.default_rng(m)
+    k = group * groups
+    x = rng.normal(size=(m, k)).astype(dtype)
+    scales = rng.uniform(0.5, 2, (n, groups)).astype(np.float32)
+    zeros = rng.integers(0, 16, (n, groups)).astype(np.uint8) if weight.endswith("zeros") else None
+    if weight.startswith("4"):
+        given_weight = rng.integers(0, 256, (n, k // 2)).astype(np.uint8)
+        stands_for = scaled(numbers_of(given_weight), scales, 8.0 if zeros is None else zeros)
+    else:
+        given_weight = rng.normal(size=(n, k)) * 10
+        given_weight = given_weight.astype(getattr(sk, weight).numpy)
+        stands_for = scaled(given_weight.astype(np.float64), scales)
+
+    found = run(place, kernels.quantized_linear, x, given_weight, scales, zeros)
+
+    exact = x.astype(np.float64) @ stands_for.T
+    size = np.abs(x.astype(np.float64)) @ np.abs(stands_for).T  # by which the rounding of weights is measured
+    assert found.dtype == dtype
+    assert (np.abs(found.astype(np.float64) - exact) <= 4 * EPS[dtype] * size + 1e-5 * size).all()
+
+
+@each_place
+@settings(max_examples=5, deadline=None)
+@given(st.sampled_from(DTYPES), SIZES, st.integers(1, 3), st.sampled_from([2, 16, 48]), st.sampled_from([0, 3, -3]))
+def test_numbers_of_4_bits_are_off_by_a_scale_at_most(place, dtype, rows, groups, group, shift):
+    x = (np.random.default_rng(rows).normal(size=(rows, groups * group)) + shift).astype(dtype)
+
+    packed, scales, zeros = run(place, kernels.quantize_int4, x, group=group)
+
+    off = np.abs(scaled(numbers_of(packed), scales, zeros) - x.astype(np.float64)).reshape(*scales.shape, group)
+    assert (off <= scales[..., None] * 1.001).all()
+
+
+@pytest.mark.parametrize(("shapes", "problem"), [
+    (((2, 32), (3, 16), (3, 1)), "the weight has 16"),
+    (((2, 32), (3, 32), (3, 3)), "groups of a multiple of 16 of 32 inputs"),
+    (((2, 32), (3, 32), (4, 1)), r"give \(3, groups\)"),
+])  # fmt: skip
+def test_what_does_not_go_together_is_refused(shapes, problem):
+    x, weight, scales = (np.zeros(s, d) for s, d in zip(shapes, (np.float32, np.int8, np.float32), strict=True))
+    with pytest.raises(ValueError, match=problem):
+        kernels.quantized_linear(x, weight, scales)
+
+
+def test_zeros_are_of_4_bits():
+    x, weight, scales = np.zeros((1, 16), np.float32), np.zeros((1, 16), np.int8), np.ones((1, 1), np.float32)
+    with pytest.raises(ValueError, match="zeros are of weights of 4 bits"):
+        kernels.quantized_linear(x, weight, scales, np.zeros((1, 1), np.uint8))
+    with pytest.raises(ValueError, match="zeros are uint8, of the shape of the scales"):
+        kernels.quantized_linear(x, weight[:, :8].astype(np.uint8), scales, np.zeros((2, 1), np.uint8))
