@@ -153,7 +153,7 @@ def quantized_linear(x: Any, weight: Any, scales: Any, zeros: Any = None, *, out
 
 def _group(inputs: int, outputs: int, scales: Any) -> int:
     """Return how many neighbours share a scale."""
-    shape = tuple(scales.shape)
+    shape: tuple[int, ...] = tuple(scales.shape)
     fits = len(shape) == 2 and shape[0] == outputs and shape[1] > 0 and inputs % (16 * shape[1]) == 0
     require(
         fits, f"scales of shape {shape}: give ({outputs}, groups), of groups of a multiple of 16 of {inputs} inputs"
