@@ -12,3 +12,6 @@ MAX_SHARED_BYTES = 227 * 1024  # of a block, on the largest GPU; what the GPU at
 MAX_PARAMETER_BYTES = 4096  # of a kernel, on every GPU; CUDA C++ Programming Guide, function parameters
 MAX_AXES = 64  # of an array, as NumPy has it
 MAX_ITERATIONS = 10_000_000  # of a loop in the checking interpreter, where no option says otherwise: no limit of a GPU
+
+MOST_ELEMENTS = 1 << 57
+"""Of an array along an axis: the most that an address space holds."""

@@ -79,8 +79,12 @@ def separable(offsets: Mapping[ops.Alloc, int]) -> list[list[ops.Alloc]]:
     return groups
 
 
+_WIDEST_BYTES = 16  # of one access
+
+
 def alignment(array: ops.Alloc) -> int:
-    return max(array.align, array.dtype.itemsize)
+    """Return what the array's address is a multiple of: as much as its size is, so that its rows are accessed whole."""
+    return max(array.align, array.dtype.itemsize, math.gcd(size_of(array) or 1, _WIDEST_BYTES))
 
 
 def refuse_for_every_gpu(fn: Function) -> None:

@@ -21,8 +21,7 @@ from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Extent, Number
 from stagekit.intrinsics import registry
 from stagekit.ir.intervals import Interval
-
-MOST_ELEMENTS = 1 << 57  # of an array: the most that an address space holds
+from stagekit.limits import MOST_ELEMENTS
 
 
 def interval_of(tracer: Tracer, value: Extent) -> Interval:

@@ -30,7 +30,7 @@ from stagekit.frontend.errors import (
     UnsupportedSyntax,
 )
 from stagekit.frontend.evaluation import Site
-from stagekit.frontend.extents import MOST_ELEMENTS, is_row_major, row_major
+from stagekit.frontend.extents import is_row_major, row_major
 from stagekit.frontend.facts import Argument
 from stagekit.frontend.host_sizes import HostExpressions, renumbered
 from stagekit.frontend.language import StagedLaunch
@@ -49,7 +49,7 @@ from stagekit.hostexpr import HostExpr, HostOp, Slot, slots_in
 from stagekit.ir import Block, Builder, Effect, Function, Native, Scalar, Space, Value, flow, ops, walk
 from stagekit.ir.intervals import Interval
 from stagekit.ir.types import Pointer as PointerType
-from stagekit.limits import MAX_PARAMETER_BYTES, MAX_THREADS
+from stagekit.limits import MAX_PARAMETER_BYTES, MAX_THREADS, MOST_ELEMENTS
 from stagekit.signature import (
     ArgSpec,
     ArraySpec,
@@ -399,6 +399,7 @@ class _Trace:
             "block": block,
             "align": None if is_usual else aligns,
             "constant": tuple(p in constant for p in params) if any(p in constant for p in params) else None,
+            "sizes": tuple(i for i, slot in enumerate(slots) if slot.kind == "size"),
         }
         return tuple((name, value) for name, value in rows.items() if value)
 

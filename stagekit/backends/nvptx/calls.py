@@ -72,7 +72,7 @@ def emit_inline_asm(e: Emitter, op: ops.InlineAsm) -> None:
     given = [("i16", e.w.emit(f"bitcast half {a} to i16")) if t == "half" else (t, a) for t, a in given]
     results = ["i16" if (held := e.type(v)) == "half" else held for v in op.results]
     held = {0: "void", 1: results[0] if results else ""}.get(len(results), f"{{ {', '.join(results)} }}")
-    mark, attributes = ("sideeffect ", " convergent") if op.has_side_effects else ("", " memory(none)")
+    mark, attributes = ("sideeffect ", " convergent") if op.has_side_effects else ("", " willreturn memory(none)")
     asm = f'asm {mark}"{escape(ptx)}", "{escape(op.constraints)}"'
     text = f"call {held} {asm}({', '.join(f'{t} {a}' for t, a in given)}) nounwind{attributes}"
     if not results:

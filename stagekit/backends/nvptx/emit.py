@@ -23,6 +23,7 @@ from stagekit.backends.llvm.types import lanes_of, memory_type, suffix, vector_o
 from stagekit.backends.llvm.writer import Writer
 from stagekit.backends.nvptx import caching, calls, loops, printf
 from stagekit.backends.nvptx.state import Emitter
+from stagekit.backends.shared_memory import alignment
 from stagekit.dtypes import DType
 from stagekit.ir import Op, Pointer, Space, Value, ops
 
@@ -45,6 +46,8 @@ def _binary(e: Emitter, op: ops.Binary) -> None:
         return
     if op.kind in ops.SHIFTS and dtype.bits == 64 and arith.literal(b) is None:
         b = e.w.emit(f'call i64 asm "min.u64 $0, $1, 64;", "=l,l"(i64 {b})')
+    if op.kind in ops.DIVISIONS and dtype.is_integer and min(e.intervals[op.lhs].lo, e.intervals[op.rhs].lo) >= 0:
+        dtype = dtype.unsigned  # nothing is to be floored
     e.operands[op.result] = arith.binary(e.w, op.kind, dtype, lanes_of(op.lhs.type), a, b)
 
 
@@ -202,7 +205,7 @@ def _plain_load(e: Emitter, op: ops.Load) -> str:
     if caching.applies(op):
         raw = caching.load(e, op, held)
     else:
-        raw = e.w.emit(f"load {held}, {e.typed(op.pointer)}, align {op.align or dtype.itemsize}")
+        raw = e.w.emit(f"load {held}, {e.typed(op.pointer)}, align {max(op.align or 1, e.alignment(op.pointer))}")
     return e.w.emit(f"icmp ne {held} {raw}, {arith.constant(dtypes.uint8, lanes, 0)}") if dtype is dtypes.bool_ else raw
 
 
@@ -215,7 +218,8 @@ def _store(e: Emitter, op: ops.Store) -> None:
         if caching.applies(op):
             caching.store(e, op, f"{held} {value}")
         else:
-            e.w.line(f"store {held} {value}, {e.typed(op.pointer)}, align {op.align or dtype.itemsize}")
+            align = max(op.align or 1, e.alignment(op.pointer))
+            e.w.line(f"store {held} {value}, {e.typed(op.pointer)}, align {align}")
 
 
 def _alloc(e: Emitter, op: ops.Alloc) -> None:
@@ -231,8 +235,7 @@ def _table(e: Emitter, op: ops.Table) -> None:
 
 def _local(e: Emitter, op: ops.Alloc) -> str:
     element = memory_type(op.dtype, None)
-    align = max(op.align, op.dtype.itemsize)
-    slot = e.w.emit_entry(f"alloca [{max(op.count or 0, 1)} x {element}], align {align}")
+    slot = e.w.emit_entry(f"alloca [{max(op.count or 0, 1)} x {element}], align {alignment(op)}")
     return e.w.emit_entry(f"addrspacecast ptr {slot} to {e.type(op.result)}")
 
 

@@ -18,7 +18,8 @@ from stagekit.backends.nvptx.target import TRIPLE, GpuTarget
 from stagekit.backends.shared_memory import refuse_shared
 from stagekit.frozen import frozen
 from stagekit.ir import BOOL, INDEX, Function, Op, Space, Value, allows, ops, walk
-from stagekit.ir.intervals import Intervals, makers
+from stagekit.ir.intervals import Interval, Intervals, makers
+from stagekit.limits import MOST_ELEMENTS
 
 
 @frozen()
@@ -60,7 +61,7 @@ def _pipeline(fn: Function, text: str) -> optimize.Pipeline:
     """
     every = walk(fn.body)
     powers = {op.result for op in every if type(op) is ops.Constant and op.value in _POWERS_OF_TWO}
-    needs_all = any(fn.attribute("align", ())) or "@__nv_" in text
+    needs_all = "@__nv_" in text
     need = max([_ALL * needs_all, *[_NEEDS[type(op)](op, powers) for op in every if type(op) in _NEEDS]])
     divides = any(type(op) is ops.Binary and op.kind is _DIV for op in every)
     if need and divides and allows(fn.attribute("fastmath", False), "division"):
@@ -115,11 +116,16 @@ def _bind_parameters(e: Emitter, fn: Function) -> str:
     """Bind the parameters of `fn` and return the text of their list; a bool arrives as a byte."""
     aligns = itertools.chain(fn.attribute("align", ()), itertools.repeat(0))  # 0: of a parameter that a pass has added
     constant = itertools.chain(fn.attribute("constant", ()), itertools.repeat(False))
-    texts = []
+    sizes, texts = fn.attribute("sizes", ()), []
     for index, (value, align, is_constant) in enumerate(zip(fn.params, aligns, constant)):
         name, is_bool = f"%p{index}", value.type == BOOL
         known = f"{f'align {align} ' if align else ''}{'noalias readonly ' if is_constant else ''}"
+        if index in sizes:
+            known += f"range(i64 0, {MOST_ELEMENTS + 1}) "
+            e.intervals.known[value] = Interval(0, MOST_ELEMENTS)
         texts.append(f"{'i8' if is_bool else e.type(value)} noundef {known}{name}")
+        if align:
+            e.alignments[value] = align
         e.operands[value] = e.w.emit(f"icmp ne i8 {name}, 0") if is_bool else name
     return ", ".join(texts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ from stagekit.backends.llvm.writer import Writer
 from stagekit.backends.nvptx.lineinfo import LineInfo
 from stagekit.backends.nvptx.shared import SharedPlan
 from stagekit.backends.nvptx.target import GpuTarget
+from stagekit.backends.shared_memory import alignment
 from stagekit.ir import Block, Fastmath, Function, Op, Space, Type, Value, ops, walk
 from stagekit.ir.intervals import Intervals
 
@@ -35,7 +37,8 @@ Rules = Mapping[type[Op], Callable[["Emitter", Any], None]]
 @dataclass
 class Emitter:
     """operands: the LLVM operand of every value defined so far. block_threads: threads per axis, where they are fixed.
-    lines: records source lines, if asked for. intervals: what is known of integers at compile time.
+    lines: records source lines, if asked for. intervals: what is known of integers at compile time. alignments: of addresses,
+    in bytes.
     """
 
     w: Writer
@@ -47,6 +50,19 @@ class Emitter:
     lines: LineInfo | None
     intervals: Intervals
     operands: dict[Value, str] = field(default_factory=dict)
+    alignments: dict[Value, int] = field(default_factory=dict)
+
+    def alignment(self, pointer: Value) -> int:
+        """Return a power of two that the address is known to be a multiple of, in bytes."""
+        if pointer not in self.alignments:
+            found = pointer.type.dtype.itemsize
+            match self.intervals.maker_of(pointer):
+                case ops.Offset(pointer=base, index=index):
+                    found = math.gcd(self.alignment(base), found * self.intervals[index].multiple)
+                case ops.Alloc() as op:
+                    found = alignment(op)
+            self.alignments[pointer] = found
+        return self.alignments[pointer]
 
     def type(self, value: Value | Type) -> str:
         return self.w.type(value.type if isinstance(value, Value) else value, None)

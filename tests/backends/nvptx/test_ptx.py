@@ -518,6 +518,33 @@ def test_an_alignment_that_a_parameter_asks_for_reaches_ptx(align: int | None, l
     assert found == loads
 
 
+def test_a_row_in_shared_memory_is_accessed_whole() -> None:
+    """Also where an instruction without effects stands between the accesses."""
+
+    @sk.jit
+    def kernel(out: sk.Tensor((None,), sk.float32)):
+        held = sk.alloc_shared((33, 4), sk.float32)
+        t = sk.cuda.thread_idx("x")
+        for k in sk.static_range(4):
+            held[t, k] = 0.0
+        sk.syncthreads()
+        out[t] = sk.fast_rsqrt(held[t + 1, 0] + held[t + 1, 1]) * held[t + 1, 2] * held[t + 1, 3]
+
+    found = [line.split()[0] for line in kernel.specialize().ptx.splitlines() if "d.shared" in line or "t.shared" in line]
+
+    assert found == ["st.shared.v4.b32", "ld.shared.v4.b32"]
+
+
+def test_indices_and_sizes_are_divided_as_the_unsigned_numbers_that_they_are() -> None:
+    @sk.jit
+    def kernel(out: sk.Tensor((None, None), sk.float32)):
+        i = sk.cuda.block_idx("x") * 128 + sk.cuda.thread_idx("x")
+        out[i // out.shape[1], i % out.shape[1]] = 0.0
+
+    assert "rem.u64" in kernel.specialize().ptx or "div.u64" in kernel.specialize().ptx
+    assert not re.search(r"(rem|div)\.s64", kernel.specialize().ptx)
+
+
 def test_line_information_names_the_users_file() -> None:
     @sk.jit(lineinfo=True)
     def kernel(out: sk.Pointer(sk.float32)):
