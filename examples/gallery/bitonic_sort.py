@@ -26,7 +26,7 @@ def exchange(keys, i, j, n):
 @sk.inline
 def pair(t, distance):
     """The lower and the upper place of comparison t at a distance, a power of two."""
-    low = 2 * t - t % distance
+    low = 2 * t - (t & distance - 1)
     return low, low + distance
 
 

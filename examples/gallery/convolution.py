@@ -12,11 +12,11 @@ import numpy as np
 import stagekit as sk
 
 
-def make_convolution(weights, axis, block):
+def make_convolution(weights, axis, block, *, fastmath=False):
     """A kernel that convolves along an axis of a float32 image. weights: an odd number of them. block: threads along the axis."""
     radius = len(weights) // 2
 
-    @sk.jit
+    @sk.jit(fastmath=fastmath)
     def convolve(source, result):
         held = sk.alloc_shared((block + 2 * radius,), sk.float32)
         t, line = sk.cuda.thread_idx("x"), sk.cuda.block_idx("y")

@@ -16,11 +16,11 @@ LANES, WEIGHTS = 32, 8  # of a word
 GROUP = 32  # weights that share a scale
 
 
-def make_int4_gemv(block=128):
+def make_int4_gemv(block=128, *, fastmath=False):
     """A kernel `y = (scales * weights) @ x`. words: (rows, columns / 8); scales: (rows, columns / 32). block: warps of rows."""
 
-    @sk.jit
-    def gemv(y, words, scales, x):
+    @sk.jit(fastmath=fastmath)
+    def gemv(y, words, scales, x: sk.Tensor((None,), sk.float32, align=16)):
         row = sk.cuda.block_idx("x") * (block // LANES) + sk.warp_id()
         if row < len(y):
             total = sk.float32(0)

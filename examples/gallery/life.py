@@ -1,7 +1,7 @@
 """Conway's Game of Life: all generations in one launch, whose blocks wait for each other between two of them.
 
 The board is a torus. Each thread walks over cells with the whole grid as its stride, so that a grid of which all blocks run at
-once does boards of any size.
+once does boards of up to 2**32 cells.
 
 Source: Gardner, The Fantastic Combinations of John Conway's New Solitaire Game "Life", 1970; CUDA C++ Programming Guide, Grid
 Synchronization.
@@ -19,9 +19,9 @@ def make_life(block):
 
     @sk.inline
     def generation(source, result):
-        height, width = source.shape
         first = sk.cuda.block_idx("x") * block + sk.cuda.thread_idx("x")
-        for cell in range(first, height * width, sk.cuda.grid_dim("x") * block):
+        for number in range(first, source.size, sk.cuda.grid_dim("x") * block):
+            cell, height, width = map(sk.uint32, (number, *source.shape))  # a GPU divides 32 bits in half the time
             row, column = cell // width, cell % width
             rows = (row + height - 1) % height, row, (row + 1) % height
             columns = (column + width - 1) % width, column, (column + 1) % width

@@ -25,11 +25,11 @@ class Moments(NamedTuple):
         return Moments(self.total + other.total, self.squares + other.squares)
 
 
-def make_asian_option(steps, block, price=100.0, strike=105.0, rate=0.03, volatility=0.25):
+def make_asian_option(steps, block, price=100.0, strike=105.0, rate=0.03, volatility=0.25, *, fastmath=False):
     """A kernel that adds the moments of `paths` payoffs after a year to `out`, two float64."""
     drift, spread = (rate - volatility**2 / 2) / steps, volatility / math.sqrt(steps)
 
-    @sk.jit
+    @sk.jit(fastmath=fastmath)
     def simulate(out, paths, seed):
         mine = Moments(sk.float64(0), sk.float64(0))
         first = sk.cuda.block_idx("x") * block + sk.cuda.thread_idx("x")

@@ -10,11 +10,11 @@ import numpy as np
 import stagekit as sk
 
 
-def make_n_body(block, softening=0.05):
+def make_n_body(block, softening=0.05, *, fastmath=False):
     """A kernel that writes the acceleration of each body. bodies: float32, rows of x, y, z and mass; result: rows of three."""
 
-    @sk.jit
-    def accelerate(bodies, result):
+    @sk.jit(fastmath=fastmath)
+    def accelerate(bodies: sk.Tensor((None, 4), sk.float32, align=16), result: sk.Tensor((None, 3), sk.float32)):
         held = sk.alloc_shared((block, 4), sk.float32)
         t = sk.cuda.thread_idx("x")
         i = sk.cuda.block_idx("x") * block + t
@@ -26,7 +26,7 @@ def make_n_body(block, softening=0.05):
             sk.syncthreads()
             for j in range(block):
                 away = [held[j, axis] - mine[axis] for axis in range(3)]
-                inverse = sk.rsqrt(sum(d * d for d in away) + softening * softening)
+                inverse = sk.fast_rsqrt(sum(d * d for d in away) + softening * softening)
                 weight = held[j, 3] * inverse * inverse * inverse
                 pull = [p + weight * d for p, d in zip(pull, away)]
             sk.syncthreads()

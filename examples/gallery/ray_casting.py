@@ -36,14 +36,22 @@ def distance_to(spheres, k, start, way):
     return sk.where((room >= 0) & (hit > 0), hit, float("inf"))
 
 
-def make_ray_caster(block):
+def make_ray_caster(block, *, fastmath=False):
     """A kernel that writes the distance to the nearest sphere for rays: origins and directions, float32 (rays, 3).
 
     boxes: (nodes, 2, 3), least and greatest corners. children: (nodes, 2): of an inner node, or -1 and the number of a sphere.
     """
+    vectors, pairs = sk.Tensor((None, 3), sk.float32), sk.Tensor((None, 2), sk.int32, align=8)
 
-    @sk.jit
-    def cast(result, origins, ways, boxes, children, spheres):
+    @sk.jit(fastmath=fastmath)
+    def cast(
+        result,
+        origins: vectors,
+        ways: vectors,
+        boxes: sk.Tensor((None, 2, 3), sk.float32),
+        children: pairs,
+        spheres: sk.Tensor((None, 4), sk.float32, align=16),
+    ):
         i = sk.cuda.block_idx("x") * block + sk.cuda.thread_idx("x")
         if i < len(result):
             start, way = ([rays[i, axis] for axis in range(3)] for rays in (origins, ways))

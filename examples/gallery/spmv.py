@@ -10,11 +10,11 @@ import numpy as np
 import stagekit as sk
 
 
-def make_spmv(lanes, block):
+def make_spmv(lanes, block, *, fastmath=False):
     """A kernel `y = A @ x`. lanes: for each row, a power of two up to 32 that divides block."""
     rows_per_block = block // lanes
 
-    @sk.jit
+    @sk.jit(fastmath=fastmath)
     def spmv(y, starts, columns, values, x):
         group = sk.tiled_partition(lanes)
         row = sk.cuda.block_idx("x") * rows_per_block + sk.cuda.thread_idx("x") // lanes

@@ -28,11 +28,11 @@ def better(a, b):
     return Candidate(sk.where(is_b, b.score, a.score), sk.where(is_b, b.expert, a.expert))
 
 
-def make_topk_gating(experts, k, block=128):
+def make_topk_gating(experts, k, block=128, *, fastmath=False):
     """A kernel from logits (tokens, experts) to weights and experts (tokens, k). block: a multiple of 32."""
     each = -(-experts // LANES)
 
-    @sk.jit
+    @sk.jit(fastmath=fastmath)
     def gate(weights, chosen, logits):
         lane = sk.int32(sk.lane_id())
         token = sk.cuda.block_idx("x") * (block // LANES) + sk.warp_id()

@@ -530,7 +530,9 @@ def test_a_row_in_shared_memory_is_accessed_whole() -> None:
         sk.syncthreads()
         out[t] = sk.fast_rsqrt(held[t + 1, 0] + held[t + 1, 1]) * held[t + 1, 2] * held[t + 1, 3]
 
-    found = [line.split()[0] for line in kernel.specialize().ptx.splitlines() if "d.shared" in line or "t.shared" in line]
+    found = [
+        line.split()[0] for line in kernel.specialize().ptx.splitlines() if "d.shared" in line or "t.shared" in line
+    ]
 
     assert found == ["st.shared.v4.b32", "ld.shared.v4.b32"]
 
