@@ -3,7 +3,7 @@
 python benchmarks [PART ...] [--target cpu|cuda] [--folder FOLDER]
 
 Parts: launch, specialise, memory, cpu; and, only where they are named: blocks, which needs a GPU, torch and Triton; products,
-which needs a GPU and torch; blocks_cpu, which needs torch; scaling, which needs gcc and cores that do nothing else.
+which needs a GPU and torch; blocks_cpu and gpt, which need torch; scaling, which needs gcc and cores that do nothing else.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 UNNAMED = ("launch", "specialise", "memory", "cpu")  # parts that run if none is named
-PARTS = (*UNNAMED, "blocks", "blocks_cpu", "products", "scaling")
+PARTS = (*UNNAMED, "blocks", "blocks_cpu", "gpt", "products", "scaling")
 WITH_CHART = ("launch", "specialise", "cpu")
-OF_ONE_TARGET = ("cpu", "blocks", "blocks_cpu", "products", "scaling")
+OF_ONE_TARGET = ("cpu", "blocks", "blocks_cpu", "gpt", "products", "scaling")
 
 
 def main() -> int:
