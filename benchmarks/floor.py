@@ -73,8 +73,7 @@ _kept: list[Any] = []
 
 
 def _loops_of_llvm() -> tuple[Any, Any]:
-    from stagekit.backends.host.loader import load
-    from stagekit.backends.host.target import machine_for, this_processor
+    from stagekit.backends.host.target import load, machine_for, this_processor
     from stagekit.backends.llvm import optimize
 
     object_code = bytes(machine_for(this_processor()).emit_object(optimize.parse(LLVM_SOURCE)))

@@ -111,9 +111,9 @@ def _artifact(traced: Traced, fn: Function, **of_target: Any) -> Artifact:
 
 def load_cpu(artifact: Artifact, constexprs: Mapping[str, Any], traced: Traced) -> Kernel:
     """Put an object file into this process. traced: what it was compiled from."""
-    from stagekit.backends.host import loader
+    from stagekit.backends.host.target import load
 
-    loaded = loader.load(artifact.code, artifact.entry)
+    loaded = load(artifact.code, artifact.entry)
     place_of = functools.partial(_place_of_op, traced)
     return CpuKernel(artifact, loaded.address, loaded.close, constexprs, place_of, provide_support)
 

@@ -207,7 +207,7 @@ def code_for(kernel: Kernel, signature: Signature | None, shape: CallShape, part
     None where there can be none. signature: the kernel's own if left out.
     """
     from stagekit.backends import launcher
-    from stagekit.backends.host.loader import load
+    from stagekit.backends.host.target import load
 
     if not all(map(_is_native, shape.parameters)):
         return None

@@ -18,7 +18,7 @@ import pytest
 
 import stagekit as sk
 from stagekit.__main__ import main
-from stagekit.backends.host.loader import LoadedCode
+from stagekit.backends.host.target import LoadedCode
 from stagekit.cache import open_store
 from stagekit.jit import history, native_launchers
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from stagekit.runtime.whole_grid import run_at_once
+from stagekit.runtime.cpu import run_at_once
 
 
 @pytest.mark.parametrize(("blocks", "interrupting"), [(1, 0), (40, 0), (40, 20), (40, 39)])

@@ -58,7 +58,7 @@ def run_plain_cpu(lowered: Function, arrays: Sequence[Array], blocks: int, threa
 
 
 def _run_host(code: HostCode, arrays: Sequence[Array], blocks: int) -> None:
-    from stagekit.backends.host.loader import load
+    from stagekit.backends.host.target import load
 
     loaded = load(code.object_code, code.entry)
     words = np.array([a.ctypes.data for a in arrays], np.uint64)

@@ -19,12 +19,11 @@ from stagekit.backends.host.entry import BlockFrame, EntryWriter
 from stagekit.backends.host.forms import LANES, constant_mask, number
 from stagekit.backends.host.intrinsic import emit_intrinsic
 from stagekit.backends.host.joins import emit_select
-from stagekit.backends.host.loader import check_symbols
 from stagekit.backends.host.loops import emit_for, emit_while
 from stagekit.backends.host.memory import emit_alloc, emit_load, emit_store, emit_table
 from stagekit.backends.host.pieces import Plan, plan
 from stagekit.backends.host.pointers import emit_offset
-from stagekit.backends.host.target import OPTIMISATION_LEVEL, Processor, shared_machine, this_processor
+from stagekit.backends.host.target import OPTIMISATION_LEVEL, Processor, check_symbols, shared_machine, this_processor
 from stagekit.backends.host.warp import KernelContext, LocalPlace, Warp
 from stagekit.backends.llvm import llvm, optimize
 from stagekit.backends.llvm.writer import Abilities, Module

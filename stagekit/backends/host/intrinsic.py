@@ -1,4 +1,8 @@
-"""Calls of intrinsics: natives by a table, LLVM's own as vectors, C functions lane by lane."""
+"""Calls of intrinsics: natives by a table, LLVM's own as vectors, C functions lane by lane.
+
+Atomics go one lane after another. Shared memory belongs to one OS thread at a time, so there updates are plain accesses.
+Where all lanes add to one address and nobody reads the old value, the lanes are summed first (integers: exact).
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,144 @@ from collections.abc import Callable
 
 from stagekit import dtypes
 from stagekit.backends.host import collective
-from stagekit.backends.host.atomics import emit_atomic, emit_atomic_load, emit_atomic_store
-from stagekit.backends.host.forms import LANES, Form, Linear, number
+from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Linear, Uniform, Varying, number, unknown
 from stagekit.backends.host.integers import integer_binary
 from stagekit.backends.host.lanes import for_each_lane
-from stagekit.backends.host.pointers import elementwise, per_lane
+from stagekit.backends.host.pointers import address_of, elementwise, full_vector, per_lane, scalar_pointer
 from stagekit.backends.host.warp import Warp
-from stagekit.backends.llvm.types import Lanes, llvm_type, suffix
+from stagekit.backends.llvm import arith
+from stagekit.backends.llvm.types import Lanes, llvm_type, scalar_type, suffix
 from stagekit.diagnostics import InternalError
-from stagekit.ir import BinaryKind, Extern, Llvm, Native, ops
+from stagekit.dtypes import DType
+from stagekit.ir import BinaryKind, Extern, Llvm, Native, Pointer, Scalar, Space, ops
 from stagekit.ir.typing import types_of
+
+_EXTREMES = (Native.ATOMIC_MIN, Native.ATOMIC_MAX)
+_COMBINABLE = (Native.ATOMIC_ADD, Native.ATOMIC_AND, Native.ATOMIC_OR, *_EXTREMES)
+
+
+def emit_atomic(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+    pointer_type = op.args[0].type
+    assert isinstance(pointer_type, Pointer)
+    pointer, *values = (warp[a] for a in op.args)
+    dtype, one = pointer_type.dtype, scalar_pointer(warp, pointer_type, address_of(pointer))
+    is_used = op.result in warp.kernel.used
+    if one and not is_used and native in _COMBINABLE and dtype.is_integer:
+        _update(warp, op, native, one, [_combined(warp, native, dtype, values[0])])
+        return
+    inputs = [per_lane(warp, arg.type, form) for arg, form in zip(op.args, (pointer, *values), strict=True)]
+    old = for_each_lane(
+        warp,
+        warp.mask,
+        inputs,
+        scalar_type(dtype) if is_used else "",
+        lambda scalars: _update(warp, op, native, scalars[0], scalars[1:]),
+    )
+    warp[op.result] = Varying(old or "zeroinitializer", unknown(dtype))
+
+
+def emit_atomic_load(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+    (pointer,) = op.args
+    assert isinstance(pointer.type, Pointer)
+    dtype = pointer.type.dtype
+    held, how = scalar_type(dtype), f"{_order(op)}, align {dtype.itemsize}"
+
+    def load(place: str) -> str:
+        return warp.w.emit(f"load atomic {held}, ptr {place} {how}")
+
+    one = scalar_pointer(warp, pointer.type, address_of(warp[pointer]))
+    if one:
+        warp[op.result] = Uniform(load(one), unknown(dtype))
+        return
+    inputs = [per_lane(warp, pointer.type, warp[pointer])]
+    found = for_each_lane(warp, warp.mask, inputs, held, lambda scalars: load(scalars[0]))
+    warp[op.result] = Varying(found, unknown(dtype))
+
+
+def emit_atomic_store(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+    dtype = op.args[0].type.dtype
+    held, how = scalar_type(dtype), f"{_order(op)}, align {dtype.itemsize}"
+
+    def store(scalars: list[str]) -> str:
+        warp.w.line(f"store atomic {held} {scalars[1]}, ptr {scalars[0]} {how}")
+        return ""
+
+    for_each_lane(warp, warp.mask, [per_lane(warp, arg.type, warp[arg]) for arg in op.args], "", store)
+
+
+def _order(op: ops.IntrinsicOp) -> str:
+    """Return the order of an atomic as LLVM spells it. Every scope may span OS threads: a block is one, which costs nothing."""
+    order: str = op.params[0]
+    return "monotonic" if order == "relaxed" else order
+
+
+def _update(warp: Warp, op: ops.IntrinsicOp, native: Native, place: str, values: list[str]) -> str:
+    """Write one lane's step; return the old value."""
+    pointer, order = op.args[0].type, _order(op)
+    assert isinstance(pointer, Pointer)
+    if pointer.space is Space.SHARED:
+        return _plain_update(warp, native, pointer.dtype, place, values)
+    w, held = warp.w, scalar_type(pointer.dtype)
+    if native is Native.ATOMIC_CAS:
+        failed = {"acq_rel": "acquire", "release": "monotonic"}.get(order, order)
+        pair = w.emit(f"cmpxchg ptr {place}, {held} {values[0]}, {held} {values[1]} {order} {failed}")
+        return w.emit(f"extractvalue {{ {held}, i1 }} {pair}, 0")
+    return w.emit(f"atomicrmw {arith.atomic_operation(native, pointer.dtype)} ptr {place}, {held} {values[0]} {order}")
+
+
+def _plain_update(warp: Warp, native: Native, dtype: DType, place: str, values: list[str]) -> str:
+    w, held = warp.w, scalar_type(dtype)
+    old = w.emit(f"load {held}, ptr {place}, align {dtype.itemsize}")
+    if native is Native.ATOMIC_CAS:
+        is_expected = w.emit(f"icmp eq {held} {old}, {values[0]}")
+        new = w.emit(f"select i1 {is_expected}, {held} {values[1]}, {held} {old}")
+    else:
+        new = _combine(warp, native, dtype, old, values[0])
+    w.line(f"store {held} {new}, ptr {place}, align {dtype.itemsize}")
+    return old
+
+
+def _combine(warp: Warp, native: Native, dtype: DType, old: str, value: str) -> str:
+    w, held, name = warp.w, scalar_type(dtype), arith.atomic_operation(native, dtype)
+    if native is Native.ATOMIC_EXCHANGE:
+        return value
+    if native in _EXTREMES:
+        return w.call(held, f"llvm.{_with_sign(native, dtype)}.{held}", [(held, old), (held, value)])
+    return w.emit(f"{name} {held} {old}, {value}")
+
+
+def _with_sign(native: Native, dtype: DType) -> str:
+    """Return the operation as LLVM's intrinsics spell it: `smin`, `umin`, but `add`."""
+    name = arith.atomic_operation(native, dtype)
+    return f"s{name}" if native in _EXTREMES and dtype.is_signed else name
+
+
+def _combined(warp: Warp, native: Native, dtype: DType, value: Form) -> str:
+    """Combine the values of all lanes that are on into one scalar."""
+    w, held = warp.w, f"<{LANES} x {scalar_type(dtype)}>"
+    if isinstance(value, Uniform):
+        return value.text if native is not Native.ATOMIC_ADD else _times_lanes(warp, dtype, value)
+    text = full_vector(warp, Scalar(dtype), value)
+    if warp.mask is not None:
+        neutral = f"splat ({scalar_type(dtype)} {_neutral(native, dtype)})"
+        text = w.emit(f"select <{LANES} x i1> {warp.mask.text}, {held} {text}, {held} {neutral}")
+    name = f"llvm.vector.reduce.{_with_sign(native, dtype)}.{suffix(held)}"
+    return w.call(scalar_type(dtype), name, [(held, text)])
+
+
+def _neutral(native: Native, dtype: DType) -> int:
+    if native is Native.ATOMIC_AND:
+        return -1 if dtype.is_signed else dtype.max
+    return {Native.ATOMIC_MIN: dtype.max, Native.ATOMIC_MAX: dtype.min}.get(native, 0)
+
+
+def _times_lanes(warp: Warp, dtype: DType, value: Uniform) -> str:
+    w, held = warp.w, scalar_type(dtype)
+    word = warp.mask.word(w) if warp.mask else str(ALL_LANES - (1 << 32))
+    count = w.call("i32", "llvm.ctpop.i32", [("i32", word)])
+    if dtype.bits != dtypes.int32.bits:
+        count = w.emit(f"{'zext' if dtype.bits > 32 else 'trunc'} i32 {count} to {held}")
+    return w.emit(f"mul {held} {count}, {value.text}")
 
 
 def emit_intrinsic(warp: Warp, op: ops.IntrinsicOp) -> None:

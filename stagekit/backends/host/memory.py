@@ -35,9 +35,8 @@ from stagekit.backends.host.stretches import Stretch, pattern_of, runs_of, stret
 from stagekit.backends.host.vectors import as_mask, as_vector, constant_vector, mask_and, splat
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm.blocks import when
-from stagekit.backends.llvm.tables import define_table
 from stagekit.backends.llvm.types import memory_type, suffix, vector_of
-from stagekit.backends.llvm.writer import Writer
+from stagekit.backends.llvm.writer import Writer, define_table
 from stagekit.dtypes import DType
 from stagekit.frozen import frozen
 from stagekit.ir import BinaryKind, Pointer, Scalar, Space, Value, ops

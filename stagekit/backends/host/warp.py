@@ -49,7 +49,7 @@ class KernelContext:
     scalars of the block being run. used: the values that some op reads. decided: comparisons that come out alike in all threads.
     retypes_local: is LOCAL memory looked at as elements of another size, so that each lane must have its bytes side by side?
     shared, local: where each allocation begins, by its op. forced_vectors, forced_pointers, masked_loops: what earlier
-    attempts at a loop found out (`carried.py`, `loops.py`). block_values: what is computed once per block. unrolled_scatters: how
+    attempts at a loop found out (`loops.py`). block_values: what is computed once per block. unrolled_scatters: how
     many scatters LLVM takes apart (`memory.py`). numbers: of the function's ops, from 1 on; a fault is the number of its op.
     """
 

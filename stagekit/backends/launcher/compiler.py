@@ -31,8 +31,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from stagekit import native_tables as tables
-from stagekit.backends.host.loader import LoadedCode, load
-from stagekit.backends.host.target import machine_for, quick_machine, this_processor
+from stagekit.backends.host.target import LoadedCode, load, machine_for, quick_machine, this_processor
 from stagekit.backends.launcher import support
 from stagekit.backends.launcher.registers import PTR, Reg, Type
 from stagekit.backends.launcher.routine import CALL_PARAMETERS, ENTRY_PARAMETERS, Routine, SupportFunction, state_of

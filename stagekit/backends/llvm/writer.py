@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from stagekit import dtypes
-from stagekit.backends.llvm.types import FLAT, Lanes, Spaces, llvm_type, scalar_type
+from stagekit.backends.llvm.types import FLAT, Lanes, Spaces, llvm_type, pointer_type, scalar_type
 from stagekit.dtypes import DType
 from stagekit.frozen import frozen
-from stagekit.ir import Fastmath, Type, allows
+from stagekit.ir import Fastmath, Type, allows, ops
 
 _FLAGS = {"contract": "contract ", "reassociate": "reassoc nsz "}
 APPROXIMATE = "arcp afn "
@@ -273,3 +273,12 @@ def select(w: Writer, type_: DType | Type, lanes: Lanes, condition: str, if_true
     """`if_true` where `condition` holds; every operand has `lanes` lanes."""
     held = w.type(type_, lanes)
     return w.emit(f"select {llvm_type(dtypes.bool_, lanes)} {condition}, {held} {if_true}, {held} {if_false}")
+
+
+def define_table(module: Module, op: ops.Table, space: int) -> str:
+    """Add a table to a module, in an address space of LLVM's, once for all of the same bytes; return its address."""
+    name = module.unique_name("stagekit_table", op.data)
+    text = "\\" + (bytes.fromhex(op.data) or b"\0").hex("\\")
+    where = pointer_type(space).removeprefix("ptr").strip()
+    held = f'[{max(op.size_bytes, 1)} x i8] c"{text}"'
+    return module.add_global(name, f"internal {where} constant {held}, align {ops.TABLE_ALIGN}".replace("  ", " "))

@@ -18,9 +18,8 @@ from typing import Any
 from stagekit import dtypes
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.blocks import branch, phi, when
-from stagekit.backends.llvm.tables import define_table
 from stagekit.backends.llvm.types import lanes_of, memory_type, suffix, vector_of
-from stagekit.backends.llvm.writer import Writer
+from stagekit.backends.llvm.writer import Writer, define_table
 from stagekit.backends.nvptx import caching, calls, loops, printf
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.backends.shared_memory import alignment

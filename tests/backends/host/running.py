@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stagekit.backends.host.compiler import HostCode, compile
-from stagekit.backends.host.loader import load
+from stagekit.backends.host.target import load
 from stagekit.ir import Function
 from stagekit.passes import PassContext
 from stagekit.passes.pipeline import lower

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from stagekit import dtypes
 from stagekit.backends import interp
 from stagekit.backends.host.compiler import compile, compile_for
-from stagekit.backends.host.loader import check_symbols, load, undefined_symbols
-from stagekit.backends.host.target import Processor, machine_for, this_processor
+from stagekit.backends.host.target import Processor, check_symbols, load, machine_for, this_processor, undefined_symbols
 from stagekit.backends.llvm import optimize
 from stagekit.diagnostics import InternalError
 from stagekit.intrinsics import all_intrinsics
