@@ -80,7 +80,7 @@ def clipped(x, scale, bias, old):
 
 
 @each_place
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.data())
 def test_products_with_an_epilogue(place, data):
     m, n, k = (data.draw(st.integers(1, 70)) for _ in range(3))

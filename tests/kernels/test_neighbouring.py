@@ -74,7 +74,7 @@ class Convolution:
 
 @each_place
 @pytest.mark.parametrize("dtype", [np.dtype(np.float32), BFLOAT16], ids=str)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(data=st.data())
 def test_convolutions(place, dtype, data):
     given_ = data.draw(st.builds(lambda d: Convolution(d.draw), st.just(data)))

@@ -122,7 +122,8 @@ def test_swiglu_and_its_gradients(place, data):
 @few
 @given(data=st.data())
 def test_pairs_of_a_head_are_turned_and_turned_back(place, data):
-    tokens, heads, half = (data.draw(st.integers(1, most)) for most in (4, 5, 40))
+    tokens, heads = (data.draw(st.integers(1, most)) for most in (4, 5))
+    half = data.draw(st.sampled_from([1, 3, 16, 33, 40]))  # each is a kernel of its own
     dtype, interleaved = data.draw(st.sampled_from(DTYPES)), data.draw(st.booleans())
     random = np.random.default_rng(data.draw(st.integers(0, 2**31)))
     x = random.normal(size=(tokens, heads, 2 * half)).astype(dtype)
@@ -144,7 +145,7 @@ def test_pairs_of_a_head_are_turned_and_turned_back(place, data):
 
 @each_place
 def test_what_is_dropped_follows_from_the_seed(place):
-    x = np.ones((50, 1000), np.float16)
+    x = np.ones((16, 1000), np.float16)
 
     first = run(place, kernels.dropout, x, 0.25, 7)
     assert set(first.ravel().tolist()) == {0.0, float(np.float16(1 / 0.75))}
