@@ -160,7 +160,7 @@ def along(x, wholes, sums, scans, pairs, A: sk.constexpr, B: sk.constexpr, C: sk
 @each_place
 @settings(max_examples=3, deadline=None)
 @given(
-    st.sampled_from([1, 2, 3, 8, 33]), st.sampled_from([1, 2, 5]), st.sampled_from([1, 3, 4, 32]), st.integers(-3, 2)
+    st.sampled_from([1, 2, 3, 8, 17]), st.sampled_from([1, 2, 5]), st.sampled_from([1, 3, 4, 32]), st.integers(-3, 2)
 )
 def test_reductions_and_scans_along_an_axis_are_numpys(place, A, B, C, axis) -> None:
     x = np.random.default_rng(A).integers(-3, 9, (A, B, C)).astype(np.int32)

@@ -79,8 +79,14 @@ def test_products_are_numpys(place, dtype, precision, M, N, steps, m, n, k, thre
     np.testing.assert_array_equal(c, a.astype(np.float64) @ b.astype(np.float64) + np.arange(n) % N)
 
 
-@pytest.mark.parametrize(("dtype", "precision"), INSTRUCTIONS)
-@pytest.mark.parametrize("turned", [(False, False), (True, True)])
+@pytest.mark.parametrize(
+    ("dtype", "precision", "turned"),
+    [
+        *[(*each, (True, True)) for each in INSTRUCTIONS],
+        ("int8", "ieee", (False, False)),
+        ("float16", "ieee", (False, False)),
+    ],
+)
 def test_all_orders_of_axes_go_to_tensor_cores(dtype, precision, turned) -> None:
     of = OF.get(dtype, sk.float32)
     A, B = (sk.Tensor((None, None), getattr(sk, dtype), strides=(1, None) if t else (None, 1)) for t in turned)

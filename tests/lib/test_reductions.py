@@ -70,7 +70,7 @@ def test_every_dtype_reduces(place, dtype, block):
     assert set(smallest.tolist()) == {x.min()}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(block=st.integers(1, 1100), seed=st.integers(0, 2**32 - 1))
 def test_float_sums_are_near_the_exact_sum_for_any_block(block, seed):
     x = np.random.default_rng(seed).normal(size=block).astype(np.float32)

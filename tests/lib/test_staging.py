@@ -38,7 +38,7 @@ def numbers(rng, shape, dtype, gap):
 
 
 @each_place
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     *[st.integers(0, 90)] * 2,
     st.sampled_from([0, 1, 16, 24, 100, 128]),

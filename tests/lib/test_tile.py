@@ -23,7 +23,7 @@ def copy(src, dst, n, BLOCK: sk.constexpr):
 
 
 @each_place
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(n=st.integers(1, 3000), block=st.sampled_from(BLOCKS))
 def test_copy_is_exact_for_any_block_and_length(place, n, block):  # P38
     x = np.arange(n, dtype=np.float32)
