@@ -18,10 +18,11 @@ from types import ModuleType as _ModuleType
 from stagekit import cuda
 from stagekit.diagnostics import StagekitError
 from stagekit.diagnostics import kernel_only as _kernel_only
-from stagekit.dtypes import ALL_DTYPES as _ALL_DTYPES
+from stagekit.dtypes import ELEMENT_DTYPES as _ELEMENT_DTYPES
 from stagekit.dtypes import DType, bool_
 from stagekit.frontend.assembly import inline_asm
 from stagekit.frontend.attributes import method_of_arrays as _method_of_arrays
+from stagekit.frontend.complexes import complex_values as _complex_values
 from stagekit.frontend.direct import direct as _direct
 from stagekit.frontend.direct import operation as _operation
 from stagekit.frontend.effects import among_threads as _among_threads
@@ -49,8 +50,10 @@ from stagekit.frontend.library import block_threads as _block_threads
 from stagekit.frontend.library import bounds as _bounds
 from stagekit.frontend.library import choose as _choose
 from stagekit.frontend.library import combined as _combined
+from stagekit.frontend.library import complex_parts as _complex_parts
 from stagekit.frontend.library import dtype_of as _dtype_of
 from stagekit.frontend.library import in_order as _in_order
+from stagekit.frontend.library import in_parts as _in_parts
 from stagekit.frontend.library import in_vectors as _in_vectors
 from stagekit.frontend.library import is_along_x as _is_along_x
 from stagekit.frontend.library import is_for_cpu as _is_for_cpu
@@ -80,11 +83,13 @@ from stagekit.jit.jitfunction import JitFunction
 from stagekit.jit.sanitizing import Sanitizer, sanitize
 from stagekit.jit.specialization import Specialization
 from stagekit.lib import (
+    ComplexNumber,
     Group,
     NumberVector,
     Tile,
     TiledGroup,
     all,
+    angle,
     any,
     arange,
     argmax,
@@ -93,6 +98,7 @@ from stagekit.lib import (
     block_reduce,
     block_scan,
     coalesced_threads,
+    complex,
     count_nonzero,
     cumprod,
     cumsum,
@@ -105,6 +111,7 @@ from stagekit.lib import (
     join,
     labeled_partition,
     philox,
+    polar,
     rand,
     randint,
     randn,
@@ -127,8 +134,8 @@ from stagekit.runtime.errors import ArgumentError, BarrierError, KernelAssertion
 
 __version__ = "0.1.0"
 
-globals().update({dtype.name: dtype for dtype in _ALL_DTYPES}, **_public_in("stagekit"))
-del _ALL_DTYPES, _public_in
+globals().update({dtype.name: dtype for dtype in _ELEMENT_DTYPES}, **_public_in("stagekit"))
+del _ELEMENT_DTYPES, _public_in
 
 
 def __dir__() -> list[str]:

@@ -6,6 +6,7 @@ from stagekit.diagnostics import kernel_only as _kernel_only
 def inline_asm(text: Any, constraints: Any, args: Any = ..., dtype: Any = ..., *, pure: Any = ..., host: Any = ...) -> Any:
     'PTX text with LLVM constraints, for example `inline_asm("add.s32 $0, $1, $2;", "=r,r,r", [a, b], int32)`.\n\nargs: numbers and pointers, each in the register that its constraint names. dtype: the result\'s dtype, a tuple of them for\nseveral results, or None for none. pure: may be removed, moved and merged. host: a function with the same arguments and\nresults, its meaning on targets that have no PTX, traced for these alone. Refused: texts, constraints and operands that do\nnot fit each other (ASM_MISMATCH), and a target without PTX where there is no `host`.'
 from stagekit.frontend.attributes import method_of_arrays as _method_of_arrays
+from stagekit.frontend.complexes import complex_values as _complex_values
 from stagekit.frontend.direct import direct as _direct
 from stagekit.frontend.direct import operation as _operation
 from stagekit.frontend.effects import among_threads as _among_threads
@@ -52,10 +53,14 @@ def _choose(condition: Any, then: Any, otherwise: Any) -> Any:
     'Return `then()` where a condition holds and `otherwise()` where it does not: the `if` of functions that CPython runs.'
 def _combined(user: Any, combine: Any, *values: Any) -> Any:
     'Return what the combiner of the function `user` makes of values, each thread by itself.'
+def _complex_parts(real: Any, imag: Any) -> Any:
+    'Return two real numbers as the parts of a complex one: both float32 or float64, in which they meet; of literals, floats.'
 def _dtype_of(value: Any) -> Any:
     "Return the dtype of a number, a vector or a pointer, also where CPython runs: there NumPy's numbers have one of NumPy's."
 def _in_order() -> Any:
     'Return whether the kernel is block-level; then what follows waits, where its accesses may meet earlier ones of others.'
+def _in_parts(value: Any) -> Any:
+    "Return a complex number of Python's or NumPy's as one of the library; any other value unchanged."
 def _in_vectors(values: Any, widths: Any) -> Any:
     'Return vectors of these widths. values: one for each vector (a number is put in all lanes), or one for each lane.\n\nWhere they are not numbers, or for each lane not numbers of one dtype, return one for each lane instead.'
 def _is_along_x() -> Any:
@@ -110,12 +115,15 @@ from stagekit.jit.jitfunction import JitFunction as JitFunction
 from stagekit.jit.sanitizing import Sanitizer as Sanitizer
 from stagekit.jit.sanitizing import sanitize as sanitize
 from stagekit.jit.specialization import Specialization as Specialization
+from stagekit.lib import ComplexNumber as ComplexNumber
 from stagekit.lib import Group as Group
 from stagekit.lib import NumberVector as NumberVector
 from stagekit.lib import Tile as Tile
 from stagekit.lib import TiledGroup as TiledGroup
 def all(tile: Any, axis: Any = ...) -> Any:
     'Return whether no element of a tile is zero, a bool; along an axis, a tile without it. NaN is not zero.'
+def angle(z: Any) -> Any:
+    "The angle of a complex number in radians, from -pi to pi; of a real one 0 or pi. Also Python's `cmath.phase`."
 def any(tile: Any, axis: Any = ...) -> Any:
     'Return whether an element of a tile is not zero, a bool; along an axis, a tile without it. NaN is not zero.'
 def arange(start: Any, stop: Any) -> Any:
@@ -132,6 +140,8 @@ def block_scan(value: Any, combine: Any, identity: Any = ..., block_threads: Any
     'Return in each thread `combine` over the values of the threads up to it; if `exclusive`, of those before it.\n\nexclusive: needs an identity, which is what the first thread gets. The rest is as in `block_reduce`.'
 def coalesced_threads() -> Any:
     'Return the group of the lanes that run this together. A snapshot: where they part later, lanes of the group are missing.'
+def complex(real: Any, imag: Any = ...) -> Any:
+    "The complex number of a real and an imaginary part: complex64, or complex128 where they meet in float64.\n\n16-bit floats, and integers up to 32 bits, count as float32. Python's `complex` is the same in a kernel, and as there each may\nbe complex itself. Refused as BAD_CALL: what is no number."
 def count_nonzero(tile: Any, axis: Any = ...) -> Any:
     'Return how many elements of a tile are not zero, an int32; along an axis, a tile without it. NaN is not zero.'
 def cumprod(tile: Any, reverse: Any = ..., *, axis: Any = ...) -> Any:
@@ -156,6 +166,8 @@ def labeled_partition(label: Any, group: Any = ...) -> Any:
     'Return the group of the lanes that have the same label, a number or a bool compared by its bits.\n\ngroup: of whose lanes; left out, of those that run this together.'
 def philox(seed: Any, counter: Any) -> Any:
     'Return the four random words, uint32, that Philox 4x32-10 makes of a seed and a counter; of a tile of counters, four tiles.\n\nseed: an integer, of which 64 bits count. counter: an integer, of which 64 bits count, or a tile of them; or a tuple of four\nwords, the lowest first.'
+def polar(radius: Any, phi: Any) -> Any:
+    'The complex number of an absolute value and an angle in radians. Refused as NO_OVERLOAD: what is no number.'
 def rand(seed: Any, offset: Any) -> Any:
     'Return number `offset` of the stream of a seed as a float32, uniform in [0, 1); of a tile of offsets, a tile.\n\nIt is one of the 2**24 multiples of 2**-24, all equally likely: the upper 24 bits of a word of `philox(seed, offset // 4)`.'
 def randint(seed: Any, offset: Any, low: Any, high: Any = ..., dtype: Any = ...) -> Any:
@@ -203,7 +215,7 @@ class DType(type):
 name: the public name, `float32`, and NumPy's or ml_dtypes'. short: its spelling in the IR, `f32`. bits: the size of
 the *value*; a bool is one bit wide as a value and one byte in memory (`itemsize`, bytes). dlpack: the type code of
 DLPack, where formats that are not IEEE's have one each. layout: of a float. `is_storage_only` dtypes can be loaded,
-stored and converted, and have no arithmetic."""
+stored and converted, and have no arithmetic. part: of a complex dtype, that of its two parts; the IR knows only these."""
     bits: Any
     dlpack: Any
     eps: Any
@@ -220,6 +232,7 @@ stored and converted, and have no arithmetic."""
     min: Any
     name: Any
     numpy: Any
+    part: Any
     short: Any
     smallest_normal: Any
     smallest_subnormal: Any
@@ -265,6 +278,8 @@ class float32(_Value): ...
 class float64(_Value): ...
 class float8_e4m3fn(_Value): ...
 class float8_e5m2(_Value): ...
+class complex64(_Value): ...
+class complex128(_Value): ...
 def fast_rcp(x: Any) -> Any:
     '1 / x, to 1 unit in the last place of a float32 on a GPU.'
 def fast_divide(x: Any, y: Any) -> Any:
@@ -497,4 +512,4 @@ def redux_sync_or(mask: Any, value: Any) -> Any:
     'The or of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device. On cuda: compute capability 8.0 or above.'
 def redux_sync_xor(mask: Any, value: Any) -> Any:
     'The xor of `value` over the lanes of `mask`, by the one instruction that compute capability 8.0 brought. `warp_reduce` does the same by shuffles, for any dtype and on every device. On cuda: compute capability 8.0 or above.'
-__all__ = ['ArgumentError', 'Array', 'BarrierError', 'BoundKernel', 'DType', 'Group', 'JitFunction', 'KernelAssertionError', 'LaunchError', 'NumberVector', 'Pointer', 'Sanitizer', 'Specialization', 'SpecializeError', 'StagekitError', 'StagingError', 'Tensor', 'Tile', 'TiledGroup', '_all_blocks_at_once', '_among_threads', '_block_threads', '_bounds', '_choose', '_combined', '_direct', '_dtype_of', '_in_order', '_in_vectors', '_is_along_x', '_is_for_cpu', '_is_like', '_is_multiple', '_kernel_only', '_lanes', '_linear', '_load_vector', '_method_of_arrays', '_numbers_of', '_of_each', '_of_thread', '_once', '_operation', '_refuse_index', '_refuse_shape', '_start_of', '_store_vector', '_structured_arrays', '_takes_vectors', '_vector_of', '_vector_width', '_view', '_whole_block', '_with_numbers', 'abs', 'acos', 'acosh', 'activemask', 'all', 'all_sync', 'alloc_local', 'alloc_shared', 'any', 'any_sync', 'arange', 'argmax', 'argmin', 'argsort', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atomic_add', 'atomic_add_pair', 'atomic_and', 'atomic_cas', 'atomic_dec', 'atomic_exchange', 'atomic_inc', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_sub', 'atomic_xor', 'ballot_sync', 'bfloat16', 'bit_reverse', 'block_reduce', 'block_scan', 'bool', 'bool_', 'byte_perm', 'cbrt', 'cdiv', 'ceil', 'ceildiv', 'clz', 'coalesced_threads', 'compile', 'compile_all', 'constexpr', 'copysign', 'cos', 'cosh', 'count_nonzero', 'ctz', 'cuda', 'cumprod', 'cumsum', 'degrees', 'device_entry', 'dot', 'dp2a_hi', 'dp2a_lo', 'dp4a', 'dynamic', 'dynamic_shared', 'erf', 'erfc', 'exp', 'exp2', 'expm1', 'fabs', 'fast_cos', 'fast_divide', 'fast_exp', 'fast_exp2', 'fast_log', 'fast_log2', 'fast_rcp', 'fast_rsqrt', 'fast_sin', 'fast_sqrt', 'fast_tanh', 'fence', 'ffs', 'flip', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'floor', 'fma', 'fmax', 'fmin', 'fmod', 'full', 'function', 'funnel_shift_left', 'funnel_shift_right', 'gamma', 'gather', 'grid_sync', 'histogram', 'hypot', 'inline', 'inline_asm', 'int16', 'int32', 'int64', 'int8', 'isfinite', 'isinf', 'isnan', 'jit', 'join', 'labeled_partition', 'lane_id', 'ldexp', 'lgamma', 'load', 'log', 'log10', 'log1p', 'log2', 'match_any_sync', 'maximum', 'minimum', 'mulhi', 'nanosleep', 'num_programs', 'philox', 'popcount', 'pow', 'program_id', 'radians', 'rand', 'randint', 'randn', 'reduce', 'reduce_max', 'reduce_min', 'reduce_sum', 'redux_sync_add', 'redux_sync_and', 'redux_sync_max', 'redux_sync_min', 'redux_sync_or', 'redux_sync_xor', 'remainder', 'rint', 'round', 'rsqrt', 'sanitize', 'scan', 'shared', 'shfl_down_sync', 'shfl_sync', 'shfl_up_sync', 'shfl_xor_sync', 'sigmoid', 'signbit', 'sin', 'sinh', 'sort', 'speculate', 'split', 'sqrt', 'staged', 'static_assert', 'static_print', 'static_range', 'store', 'switch', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'table', 'tan', 'tanh', 'threadfence', 'threadfence_block', 'threadfence_system', 'tiled_partition', 'topk', 'trunc', 'uint16', 'uint32', 'uint64', 'uint8', 'vector', 'warp_id', 'warp_reduce', 'where', 'window', 'zeros']
+__all__ = ['ArgumentError', 'Array', 'BarrierError', 'BoundKernel', 'ComplexNumber', 'DType', 'Group', 'JitFunction', 'KernelAssertionError', 'LaunchError', 'NumberVector', 'Pointer', 'Sanitizer', 'Specialization', 'SpecializeError', 'StagekitError', 'StagingError', 'Tensor', 'Tile', 'TiledGroup', '_all_blocks_at_once', '_among_threads', '_block_threads', '_bounds', '_choose', '_combined', '_complex_parts', '_complex_values', '_direct', '_dtype_of', '_in_order', '_in_parts', '_in_vectors', '_is_along_x', '_is_for_cpu', '_is_like', '_is_multiple', '_kernel_only', '_lanes', '_linear', '_load_vector', '_method_of_arrays', '_numbers_of', '_of_each', '_of_thread', '_once', '_operation', '_refuse_index', '_refuse_shape', '_start_of', '_store_vector', '_structured_arrays', '_takes_vectors', '_vector_of', '_vector_width', '_view', '_whole_block', '_with_numbers', 'abs', 'acos', 'acosh', 'activemask', 'all', 'all_sync', 'alloc_local', 'alloc_shared', 'angle', 'any', 'any_sync', 'arange', 'argmax', 'argmin', 'argsort', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atomic_add', 'atomic_add_pair', 'atomic_and', 'atomic_cas', 'atomic_dec', 'atomic_exchange', 'atomic_inc', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_sub', 'atomic_xor', 'ballot_sync', 'bfloat16', 'bit_reverse', 'block_reduce', 'block_scan', 'bool', 'bool_', 'byte_perm', 'cbrt', 'cdiv', 'ceil', 'ceildiv', 'clz', 'coalesced_threads', 'compile', 'compile_all', 'complex', 'complex128', 'complex64', 'constexpr', 'copysign', 'cos', 'cosh', 'count_nonzero', 'ctz', 'cuda', 'cumprod', 'cumsum', 'degrees', 'device_entry', 'dot', 'dp2a_hi', 'dp2a_lo', 'dp4a', 'dynamic', 'dynamic_shared', 'erf', 'erfc', 'exp', 'exp2', 'expm1', 'fabs', 'fast_cos', 'fast_divide', 'fast_exp', 'fast_exp2', 'fast_log', 'fast_log2', 'fast_rcp', 'fast_rsqrt', 'fast_sin', 'fast_sqrt', 'fast_tanh', 'fence', 'ffs', 'flip', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'floor', 'fma', 'fmax', 'fmin', 'fmod', 'full', 'function', 'funnel_shift_left', 'funnel_shift_right', 'gamma', 'gather', 'grid_sync', 'histogram', 'hypot', 'inline', 'inline_asm', 'int16', 'int32', 'int64', 'int8', 'isfinite', 'isinf', 'isnan', 'jit', 'join', 'labeled_partition', 'lane_id', 'ldexp', 'lgamma', 'load', 'log', 'log10', 'log1p', 'log2', 'match_any_sync', 'maximum', 'minimum', 'mulhi', 'nanosleep', 'num_programs', 'philox', 'polar', 'popcount', 'pow', 'program_id', 'radians', 'rand', 'randint', 'randn', 'reduce', 'reduce_max', 'reduce_min', 'reduce_sum', 'redux_sync_add', 'redux_sync_and', 'redux_sync_max', 'redux_sync_min', 'redux_sync_or', 'redux_sync_xor', 'remainder', 'rint', 'round', 'rsqrt', 'sanitize', 'scan', 'shared', 'shfl_down_sync', 'shfl_sync', 'shfl_up_sync', 'shfl_xor_sync', 'sigmoid', 'signbit', 'sin', 'sinh', 'sort', 'speculate', 'split', 'sqrt', 'staged', 'static_assert', 'static_print', 'static_range', 'store', 'switch', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'table', 'tan', 'tanh', 'threadfence', 'threadfence_block', 'threadfence_system', 'tiled_partition', 'topk', 'trunc', 'uint16', 'uint32', 'uint64', 'uint8', 'vector', 'warp_id', 'warp_reduce', 'where', 'window', 'zeros']

@@ -22,7 +22,7 @@ from stagekit.frozen import frozen
 
 EXTENSION = "ml_dtypes"  # has the dtypes that NumPy lacks; imported when one is needed, since that can take a second
 
-Kind = Literal["bool", "int", "uint", "float"]
+Kind = Literal["bool", "int", "uint", "float", "complex"]
 
 
 class NotConvertible(Diagnostic):
@@ -91,13 +91,20 @@ class FloatFormat:
 NO_LAYOUT = FloatFormat(0, 0)
 
 
-_KINDS = {"bool": "a truth value", "int": "a signed integer", "uint": "an unsigned integer", "float": "a float"}
+_KINDS = {
+    "bool": "a truth value",
+    "int": "a signed integer",
+    "uint": "an unsigned integer",
+    "float": "a float",
+    "complex": "a complex number of two floats",
+}
 _TO_INTEGER = "an integer to its low bits, and a float to its whole part, saturated, NaN to 0"
 _CONVERSIONS = {
     "bool": "0 to false, all else to true",
     "int": _TO_INTEGER,
     "uint": _TO_INTEGER,
     "float": "to the nearest number, the even one in a tie",
+    "complex": "both parts to the nearest number, of a real number with an imaginary part of 0",
 }
 
 
@@ -108,7 +115,7 @@ class DType:
     name: the public name, `float32`, and NumPy's or ml_dtypes'. short: its spelling in the IR, `f32`. bits: the size of
     the *value*; a bool is one bit wide as a value and one byte in memory (`itemsize`, bytes). dlpack: the type code of
     DLPack, where formats that are not IEEE's have one each. layout: of a float. `is_storage_only` dtypes can be loaded,
-    stored and converted, and have no arithmetic.
+    stored and converted, and have no arithmetic. part: of a complex dtype, that of its two parts; the IR knows only these.
     """
 
     name: str
@@ -118,6 +125,7 @@ class DType:
     dlpack: int
     layout: FloatFormat = NO_LAYOUT
     is_storage_only: bool = False
+    part: DType | None = None
 
     def __post_init__(self) -> None:
         storage = ", for storage: loaded, stored and converted, without arithmetic" if self.is_storage_only else ""
@@ -127,6 +135,10 @@ class DType:
             "In a kernel x is any number or tile, elsewhere a Python or NumPy number, or an array; anything else is refused, as "
             "BAD_CALL or NOT_CONVERTIBLE."
         )
+        if self.part is not None:
+            text = text.replace("`x: sk", "`z: sk").replace(
+                "In a kernel x is any number or tile", "In a kernel x is any number"
+            )
         vars(self).update(__doc__=text, __name__=self.name)
 
     def __repr__(self) -> str:
@@ -247,9 +259,13 @@ ARITHMETIC_DTYPES = tuple(d for d in ALL_DTYPES if not d.is_storage_only)
 INTEGER_DTYPES = tuple(d for d in ALL_DTYPES if d.is_integer)
 FLOAT_DTYPES = tuple(d for d in ARITHMETIC_DTYPES if d.is_float)
 
+complex64 = DType("complex64", "c64", "complex", 64, 5, part=float32)
+complex128 = DType("complex128", "c128", "complex", 128, 5, part=float64)
+ELEMENT_DTYPES = (*ALL_DTYPES, complex64, complex128)  # of arrays; a kernel sees a complex number as two floats
+
 INDEX = int64  # of thread and block indices, shapes, strides and loop variables
 
-_BY_NAME = {d.name: d for d in ALL_DTYPES}
+_BY_NAME = {d.name: d for d in ELEMENT_DTYPES}
 _BY_NUMPY = {d.numpy: d for d in ALL_DTYPES if d.is_in_numpy}
 _SIGNED_BY_BITS = {d.bits: d for d in ALL_DTYPES if d.kind == "int"}
 
@@ -264,6 +280,19 @@ def dtype_from_numpy(dtype: np.dtype[Any]) -> DType | None:
     if dtype not in _BY_NUMPY and dtype.type.__module__ == EXTENSION:  # whoever made this dtype has imported it
         _BY_NUMPY.update({d.numpy: d for d in ALL_DTYPES})
     return _BY_NUMPY.get(dtype)
+
+
+def element_dtype(dtype: np.dtype[Any]) -> DType | None:
+    """Return the dtype of the elements of an array that NumPy stores as `dtype`, a number's or a complex one, or None."""
+    return dtype_from_numpy(dtype) or _COMPLEX.get(dtype)
+
+
+_COMPLEX = {each.numpy: each for each in (complex64, complex128)}
+
+
+def complex_of(part: DType) -> DType:
+    """Return the complex dtype whose parts are float32 or float64."""
+    return complex64 if part is float32 else complex128
 
 
 def promote(a: DType, b: DType) -> DType | None:

@@ -20,7 +20,7 @@ from itertools import product
 from types import MappingProxyType
 
 from stagekit.config import MOST_THREADS
-from stagekit.dtypes import ALL_DTYPES, DType, bfloat16, float16, float32, float64
+from stagekit.dtypes import ALL_DTYPES, ELEMENT_DTYPES, DType, bfloat16, float16, float32, float64
 
 WORD = 8  # bytes
 
@@ -32,12 +32,12 @@ def _numbered(names: str) -> Mapping[str, int]:
 
 PROCESS = _numbered(
     "none true false int float ndarray device_array device_array_slot"
-    " environment target_switch sanitize_switch sanitizer modules torch_name torch_stream cupy_stream is_neg_name"
+    " environment target_switch sanitize_switch sanitizer modules torch_name torch_stream cupy_stream is_neg_name is_conj_name"
     " dlpack_name dlpack_device_name dlpack_version"
     " exchanges exchange_count launch_kernel get_context set_context last_launches"
     " is_undiverted bind read_array release read_number is_expected run enqueue is_current"
     " pool threads threads_seen threads_switch count_threads main_thread "
-    + " ".join(f"{kind}_{dtype.name}" for kind in ("dtype", "scalar") for dtype in ALL_DTYPES)
+    + " ".join([f"dtype_{each.name}" for each in ELEMENT_DTYPES] + [f"scalar_{each.name}" for each in ALL_DTYPES])
 )
 """is_undiverted to is_current are the functions of `backends/launcher/support`; dtype_* and scalar_*, NumPy's dtypes and the
 types of its scalars. torch_stream: a C function that gives torch's current stream; cupy_stream: a Python callable that gives

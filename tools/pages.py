@@ -94,6 +94,10 @@ _SECTIONS = {
             ),
         ),
     ),
+    "complex numbers": (
+        "Numbers of two floats, which many of the functions above take: see the [language](language.md#complex-numbers).",
+        ("complex", "polar", "angle"),
+    ),
     "among threads": (
         "What each thread has of its own, combined or handed on: over a warp, a block, or a group of lanes.",
         (

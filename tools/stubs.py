@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stagekit.dtypes import ALL_DTYPES, DType
+from stagekit.dtypes import ELEMENT_DTYPES, DType
 from stagekit.frontend.language import Staged
 from stagekit.intrinsics import public_in
 
 PACKAGE = Path(__file__).parents[1] / "stagekit"
 MODULES = {"stagekit": PACKAGE / "__init__.py", "stagekit.cuda": PACKAGE / "cuda.py"}
-_SOURCES = ("public_in", "ALL_DTYPES", "ModuleType", "DType", "bool_")  # of the other names
+_SOURCES = ("public_in", "ELEMENT_DTYPES", "ModuleType", "DType", "bool_")  # of the other names
 _MARKERS = ("constexpr", "dynamic", "Tensor", "Pointer", "Array")  # what stands in annotations
 
 _HEAD = '''
@@ -66,7 +66,7 @@ def _stub(module: str, source: Path) -> Iterator[str]:
             yield from _imported(public, node)
     if module == "stagekit":
         yield _head(public)
-        yield from (f"class {name}(_Value): ..." for name in ("bool_", *(dtype.name for dtype in ALL_DTYPES)))
+        yield from (f"class {name}(_Value): ..." for name in ("bool_", *(dtype.name for dtype in ELEMENT_DTYPES)))
     for record in public_in(module).values():
         yield from _function(record.name, _signature(record), record.meaning)
     yield f"__all__ = {public.__all__}"
@@ -74,7 +74,7 @@ def _stub(module: str, source: Path) -> Iterator[str]:
 
 def _head(public: Any) -> str:
     """What annotations are made of."""
-    fields = [name for name in dir(ALL_DTYPES[-1]) if not name.startswith("_")]
+    fields = [name for name in dir(ELEMENT_DTYPES[-1]) if not name.startswith("_")]
     return _HEAD.format(
         dtype_doc=inspect.getdoc(DType),
         dtype_fields="\n".join(f"    {name}: Any" for name in fields),

@@ -13,11 +13,11 @@ from typing import Annotated, Any
 from weakref import WeakKeyDictionary
 
 from stagekit.diagnostics import counted, shown
-from stagekit.dtypes import ALL_DTYPES, DType
+from stagekit.dtypes import ELEMENT_DTYPES, DType
 from stagekit.frontend.errors import BadAnnotation, SpecializeError
 from stagekit.frontend.markers import MAX_ALIGN, Optional, Pointer, SizeExpr, Tensor, _Constexpr, is_alignment
 from stagekit.frontend.source import without_warnings
-from stagekit.frontend.structures import PartsMarker, is_named_tuple, is_record
+from stagekit.frontend.structures import COMPLEX, PartsMarker, is_named_tuple, is_record
 from stagekit.frontend.tracer import suggest
 
 Meaning = Tensor | Pointer | DType | Optional | _Constexpr | PartsMarker | None
@@ -32,10 +32,12 @@ def misfit_of(value: Any) -> str | None:
     if isinstance(value, PartsMarker):
         return next((why for _, part in value.parts if (why := misfit_of(part))), None)
     if isinstance(value, Tensor | Pointer) and type(value.dtype) is not DType:
-        hint = suggest(shown(value.dtype), [d.name for d in ALL_DTYPES])
+        hint = suggest(shown(value.dtype), [d.name for d in ELEMENT_DTYPES])
         return f"{shown(value.dtype)} is not a dtype; {hint or 'use one such as sk.float32'}"
     if isinstance(value, Tensor | Pointer) and not is_alignment(value.align):
         return f"`align` is {shown(value.align)}, not a power of two from 1 to {MAX_ALIGN}"
+    if isinstance(value, Pointer) and value.dtype.part is not None:
+        return f"a pointer points to numbers, which {value.dtype.name} is a pair of: take an array, as by sk.Tensor"
     if not isinstance(value, Tensor):
         return None
     for size in value.shape:
@@ -94,6 +96,9 @@ def strip(annotation: Any) -> Any:
 
 def structure_of(annotation: Any) -> PartsMarker | None:
     """Return what `tuple[...]`, `list[...]`, or a class by its annotations say of an argument; None where no marker stands."""
+    if isinstance(annotation, DType):
+        both = tuple([(name, annotation.part) for name in COMPLEX.names or ()])
+        return PartsMarker(COMPLEX.kind, both) if annotation.part is not None else None
     origin, inside = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is tuple or origin is list:
         is_repeated = origin is list or inside[1:] == (...,)

@@ -16,10 +16,10 @@ from stagekit.diagnostics import DIVISION, counted, shown
 from stagekit.frontend import effects
 from stagekit.frontend.errors import BadIndex, BadOperands, NonContiguous, StagingError
 from stagekit.frontend.evaluation import Site
-from stagekit.frontend.extents import combine_extents, cut_of, is_row_major, step_of
+from stagekit.frontend.extents import combine_extents, cut_of, is_row_major, scaled, step_of
 from stagekit.frontend.numbers import default_dtype, is_numeric
 from stagekit.frontend.parts import describe
-from stagekit.frontend.values import Address, Array, Extent, Number, mapper_of
+from stagekit.frontend.values import Address, Array, Extent, Number, hint_of, mapper_of
 from stagekit.intrinsics import registry
 from stagekit.ir import INDEX, BinaryKind, Value
 from stagekit.ir.ops import Indexed
@@ -184,7 +184,7 @@ def view(site: Site, array: Array, indices: tuple[Any, ...]) -> Array:
             cut = cut_of(site, start, stop, step_of(site, index), size)
             steps.append((cut.start, stride))
             is_contiguous = is_contiguous and not axes and cut.step == 1
-            axes.append((cut.size, _scaled(site, stride, cut.step)))
+            axes.append((cut.size, scaled(site.tracer, stride, cut.step)))
     base = _moved(site, array, steps, is_index)
     shape, strides = tuple(s for s, _ in axes), tuple(s for _, s in axes)
     return Array(array.name, base, shape, strides, is_contiguous or is_row_major(shape, strides), is_part=True)
@@ -201,13 +201,6 @@ def _one_per_axis(site: Site, array: Array, indices: tuple[Any, ...]) -> tuple[A
     place = places[0] if places else len(indices)
     before, after = indices[:place], indices[place + 1 :]
     return (*before, *[_WHOLE_AXIS] * (array.ndim - len(before) - len(after)), *after)
-
-
-def _scaled(site: Site, stride: Extent, step: int) -> Extent:
-    """Return the stride of every `step`-th element. A step beyond int64 leaves one element, so that any stride will do."""
-    if isinstance(stride, int):
-        return stride * step if dtypes.INDEX.holds(stride * step) else 0
-    return stride if step == 1 else Number(site.tracer.builder.mul(stride.value, site.tracer.builder.index(step)))
 
 
 def window(site: Site, array: Array, start: tuple[Any, ...], shape: tuple[int, ...]) -> Array:
@@ -252,7 +245,11 @@ def store(site: Site, pointer: Address, value: Any) -> None:
     """Emit a store of a number, converted to the element dtype."""
     if not is_numeric(value):
         is_tile = mapper_of(value) is not None
-        hint = _ONE_ELEMENT if is_tile else the_number_in(value) or "a number is needed; convert or index it first"
+        hint = (
+            hint_of(value)
+            or (_ONE_ELEMENT if is_tile else the_number_in(value))
+            or "a number is needed; convert or index it first"
+        )
         raise site.error(BadOperands("=", f"an element of {pointer.dtype.name} and {describe(value)}", hint))
     site.at()
     effects.store(site, pointer.value, site.tracer.arithmetic.to_value(value, pointer.dtype))

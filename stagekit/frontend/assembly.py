@@ -41,7 +41,7 @@ def inline_asm(
     many = isinstance(dtype, tuple | list)
     wanted = tuple(dtype) if many else () if dtype is None else (dtype,)
     for each in wanted:
-        if not isinstance(each, DType):
+        if not isinstance(each, DType) or each.part is not None:
             raise site.error(BadCall(f"`dtype` is {shown(each)}", "give a dtype, or a tuple of them"))
     _check_constraints(site, constraints, len(wanted), len(values))
     results: list[Type] = [Scalar(d) for d in wanted]

@@ -47,7 +47,9 @@ _WAYS_OUT = {
 
 def _to(site: Site, owner: Any) -> BoundMethod:
     def run(dtype: Any, *, bitcast: bool = False) -> Any:
-        _require_dtype(site, ".to", dtype)
+        if isinstance(dtype, DType) and dtype.part is not None and not isinstance(owner, Address):
+            return site.invoke(dtype, [owner])
+        require_dtype(site, ".to", dtype)
         if bitcast:
             raise site.error(BadOperands(".to", "`bitcast=True`", "`x.view(dtype)` keeps the bits"))
         if isinstance(owner, Address):
@@ -58,9 +60,12 @@ def _to(site: Site, owner: Any) -> BoundMethod:
     return BoundMethod(owner, "to", run)
 
 
-def _require_dtype(site: Site, name: str, dtype: Any) -> None:
-    if not isinstance(dtype, DType):
-        raise site.error(BadOperands(name, describe(dtype), "give a dtype, such as sk.float32"))
+def require_dtype(site: Site, name: str, dtype: Any) -> None:
+    """Refuse what is no dtype of real numbers."""
+    if not isinstance(dtype, DType) or dtype.part is not None:
+        is_complex = isinstance(dtype, DType)
+        hint = f"a complex number is two of {dtype.part.name}" if is_complex else "give a dtype, such as sk.float32"
+        raise site.error(BadOperands(name, describe(dtype), hint))
 
 
 def _view(site: Site, owner: Any) -> Any:
@@ -77,7 +82,7 @@ def _view(site: Site, owner: Any) -> Any:
 
 def viewed(site: Site, number: Any, dtype: Any) -> Any:
     """Return the bits of a number as a number of `dtype`."""
-    _require_dtype(site, ".view", dtype)
+    require_dtype(site, ".view", dtype)
     own = default_dtype(number)
     if dtype.bits != own.bits:
         alike = ", ".join(each.name for each in dtypes.ALL_DTYPES if each.bits == own.bits)
@@ -123,6 +128,9 @@ _NUMBER = _table(
     Attribute("dtype", lambda site, x: default_dtype(x), "The dtype of a number."),
     Attribute("to(dtype)", _to, "A number, converted to a dtype: what `dtype(x)` gives."),
     Attribute("view(dtype)", _view, "The number of the same bits as another dtype of the same size."),
+    Attribute("real", lambda site, x: x, "A number itself, as of a complex one its real part."),
+    Attribute("imag", lambda site, x: site.tracer.arithmetic.convert(0, default_dtype(x)), "0, in the number's dtype."),
+    Attribute("conjugate()", lambda site, x: BoundMethod(x, "conjugate", lambda: x), "A number itself."),
 )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from stagekit import dtypes
 from stagekit.frontend import language, objects
+from stagekit.frontend.complexes import ComplexLibrary, in_parts
 from stagekit.frontend.conditions import compare, contains, negate_condition, truth
 from stagekit.frontend.control import branch
 from stagekit.frontend.errors import BadCall, StaticFailure
@@ -29,6 +30,7 @@ def _abs(site: Site, x: Any, /) -> Any:
     method = objects.interpreted_method(site.tracer, x, "__abs__")
     if method is not None and mapper_of(x) is None:
         return site.invoke(method, [x])
+    x = in_parts(x) if isinstance(x, np.generic) else x
     if not isinstance(x, Number | np.generic) and mapper_of(x) is None:
         return run_native(site, abs, x)
     return site.invoke(registry.by_name("abs"), [x])
@@ -67,6 +69,14 @@ def _int(site: Site, x: Any = 0, /, base: Any = OMITTED) -> Any:
     fits = not x.dtype.is_float and dtypes.promote(x.dtype, dtypes.int32) is dtypes.int32
     target = dtypes.int32 if fits else dtypes.int64
     return x if x.dtype is target else site.tracer.arithmetic.convert(x, target)
+
+
+def _complex(site: Site, real: Any = 0, imag: Any = OMITTED) -> Any:
+    """Make a complex number: Python's of what is known, at run time a pair of floats."""
+    given = (real,) if imag is OMITTED else (real, imag)
+    if not any(map(_needs_staging, given)):
+        return run_native(site, complex, *given)
+    return site.invoke(ComplexLibrary.converted, [None, *given])
 
 
 def _float(site: Site, x: Any = 0.0, /) -> Any:
@@ -181,6 +191,7 @@ ON_NUMBERS: dict[Any, Builtin] = {
     builtins.divmod: lambda site, x, y, /: (binary(site, "//", x, y), binary(site, "%", x, y)),
     builtins.int: _int,
     builtins.float: _float,
+    builtins.complex: _complex,
     builtins.bool: lambda site, x=False, /: truth(site, x),
     **{each.python: _operator(symbol) for symbol, each in SYMBOLS.items()},
     operator.not_: lambda site, a, /: negate_condition(site.tracer, truth(site, a)),

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from stagekit.diagnostics import PACKAGE, StagekitError, shown
-from stagekit.dtypes import DType, dtype_from_numpy
+from stagekit.dtypes import DType, element_dtype
 from stagekit.frontend import builtins, effects, language, objects, overloads
 from stagekit.frontend.assignments import binding_scope
+from stagekit.frontend.complexes import ComplexLibrary, in_parts
 from stagekit.frontend.direct import run as run_direct
 from stagekit.frontend.errors import BadCall, NotCallable, ReturnOnSomePaths, StagingError
 from stagekit.frontend.evaluation import ROUTES, Site, evaluate
@@ -62,7 +63,7 @@ def _by_identity(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -
         is_known = not any(map(mapper_of, (*args, *kwargs.values()))) and not holds_run_time([args, kwargs])
         return _native(site, fn, args, kwargs) if is_known else _intrinsic(site, spec, args, kwargs)
     if isinstance(fn, type) and issubclass(fn, np.generic) and holds_run_time(args):
-        dtype = dtype_from_numpy(np.dtype(fn))  # `np.float32` of a run-time value
+        dtype = element_dtype(np.dtype(fn))  # `np.float32` of a run-time value
         if dtype is not None:
             return _convert(site, dtype, args, kwargs)
     if isinstance(fn, functools.partial):
@@ -101,6 +102,7 @@ def _package_attribute(fn: Any, name: str) -> Any:
 def _elementwise(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Apply `fn` to each element, by the method of the first tile among the arguments; NotImplemented where there is no tile."""
     for value in (*args, *kwargs.values()):
+        value = in_parts(value)
         if (mapper := mapper_of(value)) is not None:
             return site.invoke(mapper, [value, fn, tuple(args), kwargs])
     return NotImplemented
@@ -123,6 +125,8 @@ def _staged(site: Site, fn: language.Staged, args: list[Any], kwargs: dict[str, 
 
 def _convert(site: Site, dtype: DType, args: list[Any], kwargs: dict[str, Any]) -> Any:
     if len(args) == 1 and not kwargs:
+        if dtype.part is not None and (is_numeric(args[0]) or mapper_of(in_parts(args[0])) is not None):
+            return site.invoke(ComplexLibrary.converted, [dtype, args[0]])
         if is_numeric(args[0]):
             return site.tracer.arithmetic.convert(args[0], dtype)
         if (answer := _elementwise(site, dtype, args, kwargs)) is not NotImplemented:

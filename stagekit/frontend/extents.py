@@ -51,6 +51,13 @@ def row_major(tracer: Tracer, shape: Sequence[Extent]) -> tuple[tuple[Extent, ..
     return tuple(reversed(strides)), count
 
 
+def scaled(tracer: Tracer, stride: Extent, step: int) -> Extent:
+    """Return the stride of every `step`-th element. A step beyond int64 leaves one element, so that any stride will do."""
+    if isinstance(stride, int):
+        return stride * step if dtypes.INDEX.holds(stride * step) else 0
+    return stride if step == 1 else Number(tracer.builder.mul(stride.value, tracer.builder.index(step)))
+
+
 def is_row_major(shape: tuple[Extent, ...], strides: tuple[Extent, ...]) -> bool:
     """Return whether it is known at compile time that there are no gaps."""
     step: Extent | None = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import importlib
 import math
 from typing import Any
@@ -82,7 +83,7 @@ def _familiar_table() -> dict[int, Intrinsic]:
     """Return, by identity, the functions of `math` and NumPy that have an intrinsic."""
     known = {spec.name: spec for spec in registry.all_intrinsics()}
     table: dict[int, Intrinsic] = {}
-    for module in (math, np):
+    for module in (math, np, cmath):
         for name in dir(module):
             spec = known.get(_OTHER_NAMES.get(name, name))
             if spec is not None and callable(getattr(module, name)):

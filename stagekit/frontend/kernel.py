@@ -18,6 +18,7 @@ from stagekit.artifact import Style
 from stagekit.dtypes import DType
 from stagekit.frontend import expressions, loop_statements, outside  # noqa: F401  they fill tables, of nodes and of calls
 from stagekit.frontend.annotations import marked_parts
+from stagekit.frontend.complexes import ComplexLibrary
 from stagekit.frontend.direct import run_at
 from stagekit.frontend.errors import (
     BadBlockSize,
@@ -30,7 +31,7 @@ from stagekit.frontend.errors import (
     UnsupportedSyntax,
 )
 from stagekit.frontend.evaluation import Site
-from stagekit.frontend.extents import is_row_major, row_major
+from stagekit.frontend.extents import is_row_major, row_major, scaled
 from stagekit.frontend.facts import Argument
 from stagekit.frontend.host_sizes import HostExpressions, renumbered
 from stagekit.frontend.language import StagedLaunch
@@ -157,10 +158,11 @@ class _Trace:
         if isinstance(arg, ScalarArg):
             self.specs.append(ScalarSpec(name, arg.dtype))
             return Number(self._slot("value", position, arg.dtype, name))
-        start = self._slot("address", position, arg.dtype, name)
+        dtype = arg.dtype.part or arg.dtype
+        start = self._slot("address", position, dtype, name)
         base = Address(start, start)
-        align = (meaning.align if meaning else None) or arg.dtype.itemsize
-        self.tracer.item_sizes.add(arg.dtype.itemsize)
+        align = (meaning.align if meaning else None) or dtype.itemsize
+        self.tracer.item_sizes.add(dtype.itemsize)
         self.tracer.intervals.known[base.value] = Interval(0, dtypes.int64.max, align)
         if isinstance(meaning, Pointer):
             self.specs.append(PointerSpec(name, arg.dtype, False, align))
@@ -170,7 +172,10 @@ class _Trace:
         strides = self._strides(position, name, meaning, arg, shape)
         fixed = tuple(size if isinstance(size, int) else None for size in wanted)
         self.specs.append(ArraySpec(name, arg.dtype, fixed, arg.is_contiguous, False, align))
-        return Array(name, base, shape, strides, arg.is_contiguous or is_row_major(shape, strides))
+        if arg.dtype.part is not None:
+            shape, strides = (*shape, 2), (*[scaled(self.tracer, stride, 2) for stride in strides], 1)
+        array = Array(name, base, shape, strides, arg.is_contiguous or is_row_major(shape, strides))
+        return array if arg.dtype.part is None else ComplexLibrary.array(array)
 
     def _slot(self, kind: Any, position: int, dtype: DType, name: str, axis: int = 0, hint: str = "") -> Value:
         self.slots.append(ParamSlot(kind, position, dtype, axis))

@@ -19,6 +19,7 @@ from stagekit import dtypes
 from stagekit.diagnostics import DIVISION, call_in_language, shown
 from stagekit.dtypes import DType
 from stagekit.frontend import arrays, attributes, caching, conditions, effects, ordered
+from stagekit.frontend.complexes import ComplexLibrary
 from stagekit.frontend.errors import (
     NO_GPU,
     BadCall,
@@ -297,14 +298,26 @@ def ask_multiple(
         return False
 
 
-def _alloc(site: Site, shape: Any, dtype: Any, space: Space, align: int | None) -> Array:
+def _alloc(site: Site, shape: Any, dtype: Any, space: Space, align: int | None) -> Any:
     dtype = _known_dtype(site, dtype)
     sizes = tuple(_static_int(site, s, "`shape`") for s in _axes(shape))
+    name = name_given_to(site.node) or space.value
+    return _allocated(site, name, sizes, dtype, space, align or dtype.itemsize)
+
+
+def _allocated(
+    site: Site, name: str, sizes: tuple[Any, ...], dtype: DType, space: Space, align: int, base: Address | None = None
+) -> Any:
+    """Return an array of these sizes at `base`, or in memory of its own."""
+    if dtype.part is not None:
+        return ComplexLibrary.array(_allocated(site, name, (*sizes, 2), dtype.part, space, align, base))
     strides, count = _row_major(site, sizes)
     _refuse_size(site, count, dtype, space)
-    name = name_given_to(site.node) or space.value
-    base = site.tracer.builder.alloc(dtype, space, count, align or dtype.itemsize, name)
-    return Array(name, Address(base), sizes, strides, True)
+    if base is None:
+        base = Address(site.tracer.builder.alloc(dtype, space, count, align, name))
+    else:
+        _need_shared(site, count, dtype)
+    return Array(name, base, sizes, strides, True)
 
 
 def _refuse_size(site: Site, count: Any, dtype: DType, space: Space) -> None:
@@ -318,7 +331,7 @@ def _refuse_size(site: Site, count: Any, dtype: DType, space: Space) -> None:
 
 
 @staged
-def alloc_shared(site: Site, shape: Any, dtype: Any, *, align: int | None = None) -> Array:
+def alloc_shared(site: Site, shape: Any, dtype: Any, *, align: int | None = None) -> Any:
     """An array in shared memory, one per block, not initialised. shape: an int or a tuple of ints, known at compile time.
 
     In a loop each call begins a new array, in the same place; nothing is left of the one before. align: bytes that its address is
@@ -332,7 +345,7 @@ def alloc_shared(site: Site, shape: Any, dtype: Any, *, align: int | None = None
 
 
 @staged
-def alloc_local(site: Site, shape: Any, dtype: Any) -> Array:
+def alloc_local(site: Site, shape: Any, dtype: Any) -> Any:
     """An array private to each thread, not initialised. shape: an int or a tuple of ints, known at compile time.
 
     Refused: sizes not known (RUN_TIME_VALUE), and more than a thread has (BAD_CALL).
@@ -391,7 +404,7 @@ def switch(site: Site, index: Any, functions: Any, *args: Any) -> Any:
 
 
 @staged
-def table(site: Site, values: Any) -> Array:
+def table(site: Site, values: Any) -> Any:
     """A captured NumPy array as an array of the kernel that is part of its code: `sk.load(sk.table(CODES) + tile)`.
 
     To index it, `CODES[i]` does; this is for pointers. values: known at compile time, at most 4 MiB. Nothing can be stored to it.
@@ -408,15 +421,13 @@ def dynamic_shared(site: Site, dtype: Any, shape: Any = None) -> Any:
     """
     dtype = _known_dtype(site, dtype)
     name = name_given_to(site.node) or "dynamic_shared"
-    base = Address(site.tracer.builder.alloc(dtype, Space.SHARED, None, 16, name))
+    base = Address(site.tracer.builder.alloc(dtype.part or dtype, Space.SHARED, None, 16, name))
     if shape is None:
+        attributes.require_dtype(site, "dynamic_shared", dtype)
         _need_shared(site, 1, dtype)
         return base
     sizes = tuple(s if isinstance(s, int) else Number(arrays.index_value(site, s)) for s in _axes(shape))
-    strides, count = _row_major(site, sizes)
-    _refuse_size(site, count, dtype, Space.SHARED)
-    _need_shared(site, count, dtype)
-    return Array("dynamic_shared", base, sizes, strides, True)
+    return _allocated(site, "dynamic_shared", sizes, dtype, Space.SHARED, 16, base)
 
 
 def _need_shared(site: Site, elements: Any, dtype: DType) -> None:

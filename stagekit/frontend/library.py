@@ -19,12 +19,12 @@ import numpy as np
 from stagekit import dtypes
 from stagekit.diagnostics import Loc, shown
 from stagekit.dtypes import DType
-from stagekit.frontend import caching, conditions, effects
+from stagekit.frontend import caching, complexes, conditions, effects
 from stagekit.frontend.calls import snapshot_of
 from stagekit.frontend.errors import BadBlockSize, BadCall, BadIndex, BadShape, StagingError
 from stagekit.frontend.evaluation import Site, in_users_words
 from stagekit.frontend.language import ELEMENTWISE, Staged, StagedLaunch, ask_multiple, load_as, staged, store_as
-from stagekit.frontend.numbers import default_dtype, describe_type, is_numeric, meet, own_type
+from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric, meet, own_type
 from stagekit.frontend.parts import describe, note_parts, parts_of, same_shape, with_parts
 from stagekit.frontend.tracer import Extents, Tracer, WholeBlock
 from stagekit.frontend.values import Address, Array, Number, StagedRange, is_dataclass_with
@@ -78,6 +78,29 @@ def vector_of(site: Site, *numbers: Any) -> Number:
         met = Number(arithmetic.to_value(met, dtype), is_weak)
     scalars = tuple([Number(arithmetic.to_value(each, met.dtype), met.is_weak) for each in numbers])
     return Number(site.tracer.builder.pack([each.value for each in scalars]), met.is_weak, scalars)
+
+
+@staged
+def complex_parts(site: Site, real: Any, imag: Any) -> tuple[Any, Any]:
+    """Return two real numbers as the parts of a complex one: both float32 or float64, in which they meet; of literals, floats."""
+    for each in (real, imag):
+        if not is_numeric(each):
+            raise site.error(BadCall(f"a complex number of {describe(each)}", "its parts are real numbers"))
+    if is_literal(real) and is_literal(imag):
+        return float(real), float(imag)
+    arithmetic = site.tracer.arithmetic
+    dtype, is_weak = meet(real, imag, site.loc)
+    dtype = dtypes.promote(dtypes.true_divide_dtype(dtype), dtypes.float32) or dtype
+    if not any(isinstance(each, Number) for each in (real, imag)):
+        return arithmetic.convert(real, dtype), arithmetic.convert(imag, dtype)
+    real, imag = (Number(arithmetic.to_value(each, dtype), is_weak) for each in (real, imag))
+    return real, imag
+
+
+@staged
+def in_parts(site: Site, value: Any) -> Any:
+    """Return a complex number of Python's or NumPy's as one of the library; any other value unchanged."""
+    return complexes.in_parts(value)
 
 
 @staged

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stagekit.diagnostics import hide_frames, ordinary, public_class, shown, under_name, wrong_arguments
-from stagekit.dtypes import ALL_DTYPES, DType, dtype_from_numpy
+from stagekit.dtypes import ELEMENT_DTYPES, DType, element_dtype
 from stagekit.frontend.errors import BadOperands, SpecializeError
 from stagekit.limits import MAX_AXES
 
@@ -188,9 +188,9 @@ def _dtype(given: Any) -> Any:
     """Return the dtype that a name or NumPy's own dtype means. Anything else is refused where the parameter is known."""
     kind = type(given)
     if kind is str:
-        return next((dtype for dtype in ALL_DTYPES if dtype.name == given), given)
+        return next((dtype for dtype in ELEMENT_DTYPES if dtype.name == given), given)
     if issubclass(kind, np.dtype) or (kind is type and issubclass(given, np.generic)):
-        return dtype_from_numpy(np.dtype(given)) or given
+        return element_dtype(np.dtype(given)) or given
     return given
 
 

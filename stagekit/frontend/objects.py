@@ -247,7 +247,7 @@ def item(site: Site, owner: Any, index: Any, /) -> Any:
         return rangeloop.item(site.tracer, owner, index, site.loc)
     if holds_run_time(index):
         if isinstance(owner, np.ndarray):
-            return arrays.load_item(site, table_of(site, owner), index)
+            return item(site, table_of(site, owner), index)
         raise site.needs_static("the index of a Python container", index, UNROLL)
     if isinstance(owner, STAND_INS):
         raise site.error(BadIndex(f"{describe(owner)} cannot be indexed", ""))
@@ -266,5 +266,5 @@ def refuse_index(site: Site, owner: Any, index: Any) -> None:
         raise site.error(BadIndex("a pointer cannot be indexed", hint))
     if is_numeric(owner) or owner is None:
         raise site.error(BadIndex(f"{describe(owner)} cannot be indexed", "index an array or a container"))
-    if hint := hint_of(owner):
+    if (hint := hint_of(owner)) and not hasattr(type(owner), "__getitem__"):
         raise site.error(BadIndex(f"{describe(owner)} cannot be indexed", hint))

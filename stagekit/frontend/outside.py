@@ -111,6 +111,8 @@ def _convert(dtype: DType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     """Carry out `dtype(value)` of a number, an array, or a sequence of numbers."""
     (value,) = args
     try:
+        if dtype.part is not None:
+            return np.array(value, dtype.numpy)[()]
         if is_literal(value):
             return converted(value, dtype)
         return np.array(_converted_array(np.asarray(value), dtype))[()]

@@ -157,7 +157,7 @@ class Parameters:
                 return None
             raise self._bad(name, annotation, f"{type(error).__name__}: {error}", constexprs) from None
         if isinstance(value, tuple) and len(value) == 2 and value[1] is None:
-            value = Optional(value[0])
+            value = Optional(strip(value[0]))
         if isinstance(value, _Constexpr):
             raise self._bad(name, annotation, "it means a constexpr, which an annotation has to spell")
         return self.resolve(name, annotation, value, constexprs) if isinstance(value, MARKERS) else None

@@ -16,6 +16,7 @@ import numpy as np
 
 from stagekit.diagnostics import Loc, shown
 from stagekit.dtypes import DType
+from stagekit.frontend.complexes import in_parts, is_complex
 from stagekit.frontend.numbers import describe_type, is_numeric
 from stagekit.frontend.state import stored
 from stagekit.frontend.tracer import Tracer
@@ -32,6 +33,8 @@ def same_static(a: Any, b: Any) -> bool:
         return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b)
     if isinstance(a, np.generic):
         return bool(a.dtype == b.dtype and a.tobytes() == b.tobytes())
+    if isinstance(a, complex):
+        return same_static(a.real, b.real) and same_static(a.imag, b.imag)
     return isinstance(a, int | str | bytes | type(None) | range) and bool(a == b)
 
 
@@ -130,8 +133,10 @@ def settled(tracer: Tracer, value: Any, other: Any, loc: Loc) -> Any:
 
     A class of the library whose objects may say the same in several ways has a method `__stagekit_settle__`: it returns the
     object itself where it corresponds to another one part by part, else one that corresponds to every other settled one. Items
-    of tuples meet one by one.
+    of tuples meet one by one. A complex number that is known meets others by its parts.
     """
+    if is_complex(value):
+        return in_parts(value)
     if isinstance(value, tuple) and parts_of(value) is not None and same_shape(value, other):
         parts = [settled(tracer, each, met, loc) for each, met in zip(value, other)]
         return value if all(map(operator.is_, value, parts)) else with_parts(value, parts)

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from stagekit.diagnostics import counted
-from stagekit.dtypes import DType, dtype_from_numpy
+from stagekit.dtypes import DType, element_dtype
+from stagekit.frontend.complexes import ComplexLibrary, is_complex
 from stagekit.frontend.state import lookup, own_attributes, slot_names, stored
 from stagekit.frozen import frozen
 
@@ -40,6 +41,11 @@ class Form:
     packed: tuple[tuple[int, DType], ...] = ()
 
     @property
+    def is_complex(self) -> bool:
+        """Whether it is a complex number, or a real one that counts as such."""
+        return issubclass(self.kind, (complex, np.complexfloating, *_REAL_NUMBERS))
+
+    @property
     def has_items(self) -> bool:
         """Whether what it holds are items, and not attributes."""
         return issubclass(self.kind, tuple | list)
@@ -48,9 +54,15 @@ class Form:
         return f"a {self.kind.__name__} of {counted(self.count, 'part')}"
 
 
-def form_of(value: Any) -> Form | None:
-    """Return how an argument holds others; None where it is a leaf."""
+COMPLEX = Form(complex, ("real", "imag"), 2)  # a complex number holds two real ones
+_REAL_NUMBERS = (int, float, np.integer, np.floating)  # each has these two, too
+
+
+def form_of(value: Any, *, as_complex: bool = False) -> Form | None:
+    """Return how an argument holds others; None where it is a leaf. as_complex: a real number counts as a complex one."""
     kind = type(value)
+    if is_complex(value) or (as_complex and issubclass(kind, _REAL_NUMBERS)):
+        return dataclasses.replace(COMPLEX, kind=kind)
     if kind is tuple or kind is list:
         return Form(kind, None, len(value))
     if issubclass(kind, tuple) and (is_named_tuple(kind) or is_native_tuple(kind)):
@@ -71,7 +83,7 @@ def _packed(value: Any, names: Sequence[str]) -> Iterator[tuple[int, DType]]:
     """Yield the place and the dtype of each field of a structured array whose elements lie at addresses of any kind."""
     for place, name in enumerate(names):
         part = value[name]
-        dtype = None if part.dtype.names or _is_aligned(part) else dtype_from_numpy(part.dtype)
+        dtype = None if part.dtype.names or _is_aligned(part) else element_dtype(part.dtype)
         if dtype is not None:
             yield place, dtype
 
@@ -79,7 +91,8 @@ def _packed(value: Any, names: Sequence[str]) -> Iterator[tuple[int, DType]]:
 def _is_aligned(part: Any) -> bool:
     if not isinstance(part, np.ndarray):
         return bool(part.is_aligned)
-    return part.flags.aligned and part.ctypes.data % part.itemsize == 0  # NumPy does not look at that of an empty one
+    # NumPy does not look at the address of an empty one, nor beyond the parts of complex numbers
+    return part.flags.aligned and not any(place % part.itemsize for place in (part.ctypes.data, *part.strides))
 
 
 def _as_bytes(part: Any) -> Any:
@@ -115,15 +128,16 @@ def is_computed(kind: type, name: str) -> bool:
 
 def count_slots(form: Form) -> int:
     """Return how many of the attributes, the first ones, lie in slots."""
-    return (
-        0
-        if form.has_items or form.axes is not None
-        else sum(name in slot_names(form.kind) for name in form.names or ())
-    )
+    if form.is_complex:
+        return form.count
+    is_of_items = form.has_items or form.axes is not None
+    return 0 if is_of_items else sum(name in slot_names(form.kind) for name in form.names or ())
 
 
 def held_by(value: Any, form: Form) -> tuple[Any, ...]:
     """Return what an object of this form holds, past the methods of its class."""
+    if form.is_complex:
+        return value.real, value.imag
     if form.axes is not None:
         packed = dict(form.packed)
         fields = [value[name] for name in form.names or ()]
@@ -137,6 +151,8 @@ def put_together(form: Form, parts: Sequence[Any]) -> Any:
     """Return an object of this form, without a call of its class."""
     if form.kind is list:
         return list(parts)
+    if form.is_complex:
+        return ComplexLibrary.number(*parts)
     if form.axes is not None:
         fields = list(parts)
         for place, dtype in form.packed:
@@ -189,12 +205,16 @@ class PartsMarker:
 
     def fits(self, form: Form) -> bool:
         is_free = self.is_repeated or not issubclass(self.kind, tuple)
+        if self.kind is complex:
+            return form.is_complex
         is_alike = (form.axes, form.packed) == (self.axes, self.packed)
         return issubclass(form.kind, self.kind) and is_alike and (is_free or form.count == len(self.parts))
 
     def __str__(self) -> str:
         if self.is_repeated:
             return f"a {self.kind.__name__}"
+        if self.kind is complex:
+            return "a complex number"
         count = f" of {counted(len(self.parts), 'part')}" if issubclass(self.kind, tuple) else ""
         return f"a {self.kind.__name__}{count}"
 

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from stagekit.diagnostics import shown
-from stagekit.dtypes import dtype_from_numpy
+from stagekit.dtypes import element_dtype
+from stagekit.frontend.complexes import ComplexLibrary
 from stagekit.frontend.errors import BadIndex, CaptureTooLarge
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.extents import row_major
@@ -27,9 +28,9 @@ from stagekit.frontend.values import Address, Array
 MOST_BYTES = 4 << 20  # ptxas reads it as text, in 1.6 s for each MiB
 
 
-def table_of(site: Site, values: Any) -> Array:
+def table_of(site: Site, values: Any) -> Any:
     """Return a NumPy array as an array in constant memory."""
-    dtype = dtype_from_numpy(values.dtype) if type(values) is np.ndarray else None
+    dtype = element_dtype(values.dtype) if type(values) is np.ndarray else None
     if dtype is None:
         why = f"{describe(values)} of {values.dtype}" if isinstance(values, np.ndarray) else describe(values)
         hint = "make it a plain array of a dtype that kernels have: `np.asarray(x, np.float32)`"
@@ -37,8 +38,10 @@ def table_of(site: Site, values: Any) -> Array:
     if values.nbytes > MOST_BYTES:
         raise site.error(CaptureTooLarge("the array that is indexed at run time", values.nbytes, MOST_BYTES))
     name = _name_of(site.node)
-    base = site.tracer.builder.table(dtype, site.tracer.bytes_of(values), name)
-    return Array(name, Address(base), values.shape, row_major(site.tracer, values.shape)[0], True)
+    base = site.tracer.builder.table(dtype.part or dtype, site.tracer.bytes_of(values), name)
+    shape = values.shape if dtype.part is None else (*values.shape, 2)
+    array = Array(name, Address(base), shape, row_major(site.tracer, shape)[0], True)
+    return array if dtype.part is None else ComplexLibrary.array(array)
 
 
 def _name_of(node: ast.AST) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from stagekit import dtypes
 from stagekit.diagnostics import StagekitError, shown
-from stagekit.dtypes import DType, dtype_from_numpy
+from stagekit.dtypes import DType, dtype_from_numpy, element_dtype
 from stagekit.frontend.annotations import classes_of, is_instance, marked_parts, strip
 from stagekit.frontend.errors import UnsupportedArgument, WrongStructure
 from stagekit.frontend.markers import Optional, Pointer, Tensor, _Constexpr, constexpr
@@ -200,7 +200,7 @@ def _own_type(value: Any) -> Typed | None:
             return ScalarArg(dtype), None
     elif type(value) in (tuple, list) or (type(value) is np.ndarray and value.dtype.names):  # read by their parts
         return None
-    elif type(value) is np.ndarray and (dtype := dtype_from_numpy(value.dtype)) is not None:
+    elif type(value) is np.ndarray and (dtype := element_dtype(value.dtype)) is not None:
         return ArrayArg(dtype, value.ndim, value.flags.c_contiguous), CPU
     elif (view := read_array(value)) is not None and isinstance(view.dtype, DType):
         return ArrayArg(view.dtype, len(view.shape), view.is_contiguous), view.device
@@ -226,7 +226,7 @@ _DEEPEST = 50  # in each other
 
 def _of_parts(name: str, value: Any, said: PartsMarker | None, outer: Sequence[Any]) -> Typed | None:
     """Return the type of an argument that holds others; None for a leaf of which nothing is said."""
-    form = form_of(value)
+    form = form_of(value, as_complex=said is not None and said.kind is complex)
     if said is not None and (form is None or not said.fits(form)):
         raise ArgumentError(WrongStructure(name, str(said), describe(value) if form is None else str(form)))
     if form is None:
@@ -287,7 +287,7 @@ def leaves_of(values: Mapping[str, Any], types: Mapping[str, ArgType]) -> list[A
         value = values[name]
         if isinstance(kind, StructureArg):
             form = kind.form
-            if form_of(value) != form:
+            if form_of(value, as_complex=form.is_complex) != form:
                 raise ArgumentError(WrongStructure(name, str(form), describe(value)))
             places = [place_in(name, form, place) for place in range(form.count)]
             found += leaves_of(dict(zip(places, held_by(value, form))), dict(zip(places, kind.parts)))

@@ -63,7 +63,9 @@ _settled: dict[Any, types.FunctionType] = {}
 def dtype_of(array: Any) -> sk.DType:
     """Return the dtype of an array of NumPy, torch, CuPy or stagekit."""
     require_array(array)
-    return _dtype_like(array.dtype)
+    dtype = _dtype_like(array.dtype)
+    require(dtype.part is None, f"got an array of {dtype.name}: pass its real or imaginary parts")
+    return dtype
 
 
 @functools.cache  # NumPy takes microseconds to name a dtype

@@ -8,6 +8,8 @@ from stagekit.lib import access as access  # what `load` and the like do with ti
 from stagekit.lib import parts as parts  # makes `A.tile` known
 from stagekit.lib import records as records  # what kernels see of structured arrays
 from stagekit.lib.collectives import block_reduce, block_scan, warp_reduce
+from stagekit.lib.complex_functions import angle, polar
+from stagekit.lib.complexes import ComplexNumber, complex
 from stagekit.lib.creation import arange, full, zeros
 from stagekit.lib.exchange import gather, histogram
 from stagekit.lib.grids import grid_sync
@@ -31,8 +33,9 @@ from stagekit.lib.vectors import NumberVector, vector
 from stagekit.lib.votes import all, any, count_nonzero
 
 __all__ = [
-    "Group", "NumberVector", "Tile", "TiledGroup", "all", "any", "arange", "argmax", "argmin", "argsort", "block_reduce",
-    "block_scan", "coalesced_threads", "count_nonzero", "cumprod", "cumsum", "dot", "flip", "full", "gather", "grid_sync",
-    "histogram", "join", "labeled_partition", "philox", "rand", "randint", "randn", "reduce", "reduce_max", "reduce_min",
-    "reduce_sum", "scan", "shared", "sort", "split", "staged", "tiled_partition", "topk", "vector", "warp_reduce", "zeros",
+    "ComplexNumber", "Group", "NumberVector", "Tile", "TiledGroup", "all", "angle", "any", "arange", "argmax", "argmin",
+    "argsort", "block_reduce", "block_scan", "coalesced_threads", "complex", "count_nonzero", "cumprod", "cumsum", "dot", "flip",
+    "full", "gather", "grid_sync", "histogram", "join", "labeled_partition", "philox", "polar", "rand", "randint", "randn",
+    "reduce", "reduce_max", "reduce_min", "reduce_sum", "scan", "shared", "sort", "split", "staged", "tiled_partition", "topk",
+    "vector", "warp_reduce", "zeros",
 ]  # fmt: skip

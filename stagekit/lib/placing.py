@@ -97,5 +97,5 @@ def plain_int(value: Any) -> int:
 
 
 def require_dtype(function: str, dtype: Any) -> None:
-    if not isinstance(dtype, sk.DType):
-        sk.static_assert(False, f"{function}: dtype must be a dtype such as sk.float32, got {dtype!r}")
+    if not isinstance(dtype, sk.DType) or dtype.part is not None:
+        sk.static_assert(False, f"{function}: dtype must be one of real numbers, such as sk.float32, got {dtype!r}")

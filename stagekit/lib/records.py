@@ -156,6 +156,9 @@ class PackedField:
         found = self._held[index]
         if found.ndim > 1:
             return PackedField(found, self.dtype)
+        if self.dtype.part is not None:
+            real, imag = self._parts_in(found)
+            return sk.complex(real[()], imag[()])
         whole = _word_of(self.dtype)
         bits = whole(found[0])
         for place in sk.static_range(1, self.dtype.itemsize):
@@ -164,10 +167,19 @@ class PackedField:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         found, number = self._held[index], self.dtype(value)
+        if self.dtype.part is not None:
+            real, imag = self._parts_in(found)
+            real[()], imag[()] = number.real, number.imag
+            return
         whole = _word_of(self.dtype)
         bits = whole(number) if self.dtype is sk.bool_ else number.view(whole)
         for place in sk.static_range(self.dtype.itemsize):
             found[place] = sk.uint8(bits >> 8 * place & 255)
+
+    def _parts_in(self, held: Any) -> tuple[PackedField, PackedField]:
+        """Return the parts of a complex number, of its bytes."""
+        half = self.dtype.itemsize // 2
+        return PackedField(held[:half], self.dtype.part), PackedField(held[half:], self.dtype.part)
 
     def __stagekit_describe__(self) -> str:
         return "a packed field"

@@ -23,7 +23,7 @@ from typing import Any, Self
 import numpy as np
 
 from stagekit.diagnostics import Diagnostic, Note, StagekitError, shown
-from stagekit.dtypes import ALL_DTYPES, DType, dtype_from_numpy
+from stagekit.dtypes import ELEMENT_DTYPES, DType, element_dtype
 from stagekit.runtime import driver, native_process, views
 from stagekit.runtime.errors import ArgumentError, DuplicateArgument, MissingArgument, TooManyArguments, UnknownArgument
 from stagekit.runtime.native_process import address_of
@@ -158,7 +158,7 @@ def _reader_for(kind: type) -> Reader | None:
 
 
 def _read_numpy(array: np.ndarray[Any, Any], _: StreamOf | None) -> ArrayView:
-    dtype = dtype_from_numpy(array.dtype) or str(array.dtype)
+    dtype = element_dtype(array.dtype) or str(array.dtype)
     strides = views.element_strides(array.shape, array.strides, array.itemsize)
     return ArrayView(address_of(array), array.shape, strides, dtype, CPU, array.flags.writeable)
 
@@ -177,7 +177,7 @@ def _read_torch(tensor: Any, stream_of: StreamOf | None) -> ArrayView:
 @functools.cache
 def _torch_dtypes() -> dict[Any, DType]:
     torch = sys.modules["torch"]
-    return {getattr(torch, d.name): d for d in ALL_DTYPES if hasattr(torch, d.name)}
+    return {getattr(torch, d.name): d for d in ELEMENT_DTYPES if hasattr(torch, d.name)}
 
 
 def _read_dlpack(array: Any, stream_of: StreamOf | None) -> ArrayView:
@@ -194,7 +194,7 @@ def _read_cuda_interface(array: Any, _: StreamOf | None) -> ArrayView:
     shape = tuple(interface["shape"])
     strides = interface.get("strides")
     steps = views.c_strides(shape) if strides is None else views.element_strides(shape, strides, numpy_dtype.itemsize)
-    dtype = dtype_from_numpy(numpy_dtype) or str(numpy_dtype)
+    dtype = element_dtype(numpy_dtype) or str(numpy_dtype)
     device = Device("cuda", driver.device_of_address(address) if address else 0)
     return ArrayView(address, shape, steps, dtype, device, not is_read_only, stream=interface.get("stream"))
 

@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 
 from stagekit.diagnostics import counted
-from stagekit.dtypes import EXTENSION, dtype_from_numpy, float32, float64, number_as
+from stagekit.dtypes import EXTENSION, dtype_from_numpy, element_dtype, float32, float64, number_as
 from stagekit.hostexpr import HostExpr, Slot, compile_expressions, slots_in
 from stagekit.runtime import args, driver, errors
 from stagekit.runtime.errors import ArgumentError
@@ -205,7 +205,7 @@ def _numpy_reader(spec: ArraySpec | PointerSpec, general: Reader) -> Reader:
     fixed = [(axis, size) for axis, size in enumerate(shape or ()) if isinstance(size, int)]
 
     def read(value: Any, reading: Reading) -> Native:
-        if type(value) is not ndarray or dtype_from_numpy(value.dtype) is not dtype:
+        if type(value) is not ndarray or element_dtype(value.dtype) is not dtype:
             return general(value, reading)
         flags, sizes, address = value.flags, value.shape, address_of(value)
         if (is_written and not flags.writeable) or address % align:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from stagekit.diagnostics import InternalError, hide_frames, public_class, shown, wrong_arguments
-from stagekit.dtypes import DType, dtype_from_numpy
+from stagekit.dtypes import DType, element_dtype
 from stagekit.limits import MAX_AXES
 from stagekit.native_tables import ON_CUDA, WORD
 from stagekit.runtime import driver, views
@@ -194,7 +194,7 @@ class DeviceField(StructuredDeviceArray):
     def __stagekit_view__(self) -> ArrayView:
         """Return what `args.py` reads."""
         strides = views.element_strides(self.shape, self.strides, self.dtype.itemsize)
-        dtype = dtype_from_numpy(self.dtype) or str(self.dtype)
+        dtype = element_dtype(self.dtype) or str(self.dtype)
         device = Device("cuda", self.device)
         return ArrayView(self._memory._address + self._offset, self.shape, strides, dtype, device, is_writable=True)
 
@@ -248,7 +248,7 @@ def _dtype(given: Any) -> DType:
         numpys = np.dtype(given)
     except Exception:  # the methods of a user's object may raise anything
         raise ArgumentError(UnsupportedDtype(shown(given))) from None
-    known = dtype_from_numpy(numpys)
+    known = element_dtype(numpys)
     if known is None:
         raise ArgumentError(UnsupportedDtype(str(numpys)))
     return known

@@ -25,7 +25,7 @@ import numpy as np
 
 from stagekit import config
 from stagekit import native_tables as tables
-from stagekit.dtypes import ALL_DTYPES, EXTENSION, DType
+from stagekit.dtypes import ELEMENT_DTYPES, EXTENSION, DType
 from stagekit.frozen import frozen
 from stagekit.native_tables import ABSENT, C_CONTIGUOUS, WRITEABLE
 from stagekit.runtime import views
@@ -167,7 +167,7 @@ class Process:
         self.address = ctypes.addressof(self._memory)
         for name, value in _known_objects().items():
             self.point(name, value)
-        self._point_dtypes(dtype for dtype in ALL_DTYPES if dtype.is_in_numpy)
+        self._point_dtypes(dtype for dtype in ELEMENT_DTYPES if dtype.is_in_numpy)
         self.set("exchanges", ctypes.addressof(self._rows))
 
     def set(self, name: str, word: int) -> None:
@@ -184,13 +184,13 @@ class Process:
     def note_dtypes(self) -> None:
         """Let launchers know the dtypes of ml_dtypes once it is imported: there are no arrays of them before."""
         if not self._has_all_dtypes and EXTENSION in sys.modules:
-            self._point_dtypes(ALL_DTYPES)
+            self._point_dtypes(ELEMENT_DTYPES)
             self._has_all_dtypes = True
 
     def _point_dtypes(self, dtypes: Iterable[DType]) -> None:
         for dtype in dtypes:
             self.point(f"dtype_{dtype.name}", dtype.numpy)
-            if _has_plain_scalars(dtype):
+            if dtype.part is None and _has_plain_scalars(dtype):
                 self.point(f"scalar_{dtype.name}", dtype.numpy.type)
 
     def set_functions(self, addresses: Mapping[str, int], code: object) -> None:
@@ -241,6 +241,7 @@ def _known_objects() -> dict[str, Any]:
         "modules": sys.modules,
         "torch_name": sys.intern("torch"),
         "is_neg_name": sys.intern("is_neg"),
+        "is_conj_name": sys.intern("is_conj"),
         "dlpack_name": sys.intern("__dlpack__"),
         "dlpack_device_name": sys.intern("__dlpack_device__"),
         "dlpack_version": tables.DLPACK_VERSION,

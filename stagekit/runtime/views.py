@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from stagekit.dtypes import ALL_DTYPES, DType
+from stagekit.dtypes import ELEMENT_DTYPES, DType
 from stagekit.limits import MAX_AXES
 from stagekit.native_tables import DLPACK_VERSION, ON_CPU, ON_CUDA, READ_ONLY
 
@@ -84,7 +84,7 @@ def element_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: 
 # DLPack's structs ---------------------------------------------------------------------------------------------------
 
 _KINDS: dict[int, DeviceKind] = {ON_CPU: "cpu", ON_CUDA: "cuda", 3: "pinned", 13: "managed"}
-_DTYPES = {(d.dlpack, d.itemsize * 8): d for d in ALL_DTYPES}  # by code and bits; a bool has 8 of them there
+_DTYPES = {(d.dlpack, d.itemsize * 8): d for d in ELEMENT_DTYPES}  # by code and bits; a bool has 8 of them there
 _ADDRESSES = 1 << 63  # bytes: more than there are for user programs
 _FOREIGN = {5: "complex{}", 7: "float8_e3m4", 8: "float8_e4m3", 9: "float8_e4m3b11fnuz", 11: "float8_e4m3fnuz"}
 

@@ -8,4 +8,4 @@ def kernel(x):
     x[0] = 1
 
 
-kernel[1, 1](np.zeros(8, np.complex64))
+kernel[1, 1](np.zeros(8, "datetime64[s]"))

@@ -2,4 +2,4 @@ import numpy as np
 
 import stagekit as sk
 
-sk.cuda.empty(8, np.complex64)
+sk.cuda.empty(8, "datetime64[s]")

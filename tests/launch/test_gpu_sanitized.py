@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import stagekit as sk
-from stagekit.dtypes import DType, dtype_from_numpy
+from stagekit.dtypes import DType, dtype_from_numpy, element_dtype
 from stagekit.runtime.device_array import DeviceArray
 from stagekit.runtime.views import ArrayView, Device
 from tests.runtime.fake_driver import FakeDriver, Status, installed
@@ -331,9 +331,9 @@ def test_strided_and_overlapping_tensors_on_a_gpu() -> None:
 
 
 def test_dtypes_that_no_kernel_knows_are_refused_by_name(fake: Memory) -> None:
-    assert dtype_from_numpy(np.dtype(np.complex64)) is None
+    assert element_dtype(np.dtype(np.clongdouble)) is None
     odd = View(sk.cuda.to_device(numbers(8)), (8,), (1,))
-    odd.view = odd.view._replace(dtype="complex64")
+    odd.view = odd.view._replace(dtype="complex256")
     dst = sk.cuda.to_device(numbers(8))
 
     with pytest.raises(sk.ArgumentError, match="UNSUPPORTED_ARGUMENT"):

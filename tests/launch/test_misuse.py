@@ -112,7 +112,7 @@ MISUSES = {
     "UNSUPPORTED_DTYPE": """
         sk.cuda.empty(3, 3)
         sk.cuda.empty(3, "nosuch")
-        sk.cuda.empty(3, np.complex64)
+        sk.cuda.empty(3, np.clongdouble)
     """,
     "NOT_A_FUNCTION": """
         sk.jit(3)

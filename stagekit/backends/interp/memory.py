@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from stagekit.dtypes import DType, dtype_from_numpy
+from stagekit.dtypes import DType, element_dtype
 from stagekit.ir import Space
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -71,9 +71,12 @@ class Allocation:
     @classmethod
     def of_array(cls, name: str, array: Array) -> Allocation:
         """Return the memory of a NumPy array, holes of a strided view included. Raises TypeError for a dtype of no kernel."""
-        dtype = dtype_from_numpy(array.dtype)
+        dtype = element_dtype(array.dtype)
         if dtype is None:
             raise TypeError(f"array `{name}` has dtype {array.dtype}, which kernels do not know")
+        if dtype.part is not None:
+            dtype = dtype.part
+            array = array[..., None].view(dtype.numpy)
         low, high = byte_bounds(array) if array.size else (array.ctypes.data, array.ctypes.data)
         data = _bytes_at(low, high - low, array)
         size, is_writable = high - low, array.flags.writeable

@@ -6,7 +6,7 @@ from stagekit import native_tables as tables
 from stagekit.backends.launcher.registers import PTR, Reg
 from stagekit.backends.launcher.routine import Routine, function
 from stagekit.backends.launcher.support.launching import current_stream, note_destination
-from stagekit.dtypes import bool_, int32, int64, uint32
+from stagekit.dtypes import bool_, complex64, int32, int64, uint32
 
 
 @function(bool_, tables.PROCESS, tables.OBJECT, tables.DESTINATION, PTR, PTR, tables.WANTED_ARRAY)
@@ -43,7 +43,7 @@ def read_array(r: Routine, process: Reg, object_: Reg, destination: Reg, held: R
     r.require_no_error(r.call_at(row.field("read"), int32, object_, tensor) == 0)
     flags = row.field("flags", int64)
     with r.if_then(flags & tables.MAY_BE_NEGATED != 0):
-        _require_not_negated(r, process, object_, tensor)
+        _require_as_in_memory(r, process, object_, tensor)
     is_writable, stream_of = flags & tables.NEVER_READ_ONLY, row.field("stream_of")
     r.ret(read_tensor.call(r, tensor, is_writable, destination, stream_of, out, wanted))
 
@@ -116,21 +116,28 @@ def _is_packed(r: Routine, shape: Reg, strides: Reg, rank: Reg) -> Reg:
     return ~has_gaps.load(bool_) | is_empty.load(bool_)
 
 
-def _require_not_negated(r: Routine, process: Reg, object_: Reg, tensor: Reg) -> None:
-    """Require that a torch tensor does not stand for its negative.
+def _require_as_in_memory(r: Routine, process: Reg, object_: Reg, tensor: Reg) -> None:
+    """Require that a torch tensor stands neither for its negative nor for its conjugate.
 
-    Only a view of every second number of a complex tensor does, whose steps are all even; other tensors are not asked.
+    Only a view of every second number of a complex tensor is the former, whose steps are all even, and only a complex one the
+    latter; other tensors are not asked.
     """
+    with r.if_then(tensor.field("dtype", int32) & 0xFF == complex64.dlpack):
+        _require_false(r, process, object_, "is_conj_name")
     is_plain = r.variable(r.false)
     shape, strides = tensor.field("shape"), tensor.field("strides")
     with r.if_then(strides.is_set()), r.loop(tensor.field("rank", int32).to(int64)) as axis:
         is_odd = strides.item(axis, int64) & 1 != 0
         is_plain.store(is_plain.load(bool_) | is_odd & (shape.item(axis, int64) > 1))
     with r.if_then(strides.is_set() & ~is_plain.load(bool_)):
-        answer = r.call_method(object_, process.field("is_neg_name"))
-        r.require_no_error(answer.is_set())
-        r.decref(answer)
-        r.require(answer == process.field("false"))
+        _require_false(r, process, object_, "is_neg_name")
+
+
+def _require_false(r: Routine, process: Reg, object_: Reg, method: str) -> None:
+    answer = r.call_method(object_, process.field(method))
+    r.require_no_error(answer.is_set())
+    r.decref(answer)
+    r.require(answer == process.field("false"))
 
 
 # Capsules -----------------------------------------------------------------------------------------------------------
