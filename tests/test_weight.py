@@ -22,7 +22,7 @@ BUDGETS = {  # rounded up to the next 50
     "ir": 3_600,
     "jit": 3_250,
     "kernels": 3_250,
-    "lib": 5_550,
+    "lib": 6_050,
     "passes": 1_650,
     "runtime": 3_750,
     "testing": 2_600,
