@@ -92,5 +92,5 @@ def test_threads_of_the_shelf_wait_as_often_as_is_needed() -> None:
     found = {}
     for name, (kernel, types) in SPECIALISED.items():
         quick = force_entry(kernel.specialize(**types), "quick")
-        found[name] = (quick.ptx.count("bar.sync"), len(quick.trace().waits))
+        found[name] = (quick.ir.count("syncthreads"), len(quick.trace().waits))
     assert found == BARRIERS
