@@ -45,8 +45,8 @@ def checked(*chosen: str) -> str:
     return finished.stdout.strip().splitlines()[-1]
 
 
-# Of the tests of the library; -m slow takes the others too.
-IN_EVERY_RUN = ("test_products.py", "test_reductions.py", "test_weak.py")
+# Of the tests of the library, those that are not run on the sanitizer as they are; -m slow takes the others too.
+IN_EVERY_RUN = ("test_reductions.py", "test_weak.py")
 SLOW = pytest.mark.slow
 OF_THE_LIBRARY = sorted(path.name for path in (ROOT / "tests" / "lib").glob("test_*.py"))
 
