@@ -79,7 +79,7 @@ def _part(pointer: Any, extents: tuple[Any, ...], strides: tuple[Any, ...], offs
     for axis, (start, extent, stride) in enumerate(zip(starts, extents, strides)):
         place = sk._linear(start)
         if place is None or place[1]:
-            sk._refuse_index(f"the offset {start!r} of a tile along axis {axis}", "it must be an integer, an int64")
+            sk._refuse_index(f"the offset of a tile along axis {axis}: {start!r}", "it must be an integer, an int64")
         index = Ramp(place[0], tuple([int(a == axis) for a in range(len(sizes))]))
         limits += [Limit(index, "<", sk._linear(extent)[0])]
         does_not_wrap = is_int(start) and 0 <= start <= sk.int64.max - MAX_EXTENT

@@ -109,7 +109,11 @@ REFUSED = {
         "`sk.int32(",
     ),
     "a count that is known late": (lambda p, q, n, i, v: sk.topk(v, n), "STATIC_ASSERTION", "got a run-time number"),
-    "an offset of floats": (lambda p, q, n, i, v: p.tile(p[0], 8), "BAD_INDEX", "the offset a run-time number"),
+    "an offset of floats": (
+        lambda p, q, n, i, v: p.tile(p[0], 8),
+        "BAD_INDEX",
+        "the offset of a tile along axis 0: a run-time number",
+    ),
     "fill too large": (lambda p, q, n, i, v: sk.load(q, mask=n > 3, other=3e9), "BAD_OPERANDS", "`sk.int32("),
 }
 
