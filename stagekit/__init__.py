@@ -46,6 +46,7 @@ from stagekit.frontend.language import (
 )
 from stagekit.frontend.language import view as _view
 from stagekit.frontend.library import all_blocks_at_once as _all_blocks_at_once
+from stagekit.frontend.library import array_at as _array_at
 from stagekit.frontend.library import block_threads as _block_threads
 from stagekit.frontend.library import bounds as _bounds
 from stagekit.frontend.library import choose as _choose
@@ -75,6 +76,7 @@ from stagekit.frontend.library import vector_width as _vector_width
 from stagekit.frontend.library import whole_block as _whole_block
 from stagekit.frontend.library import with_numbers as _with_numbers
 from stagekit.frontend.markers import Array, Pointer, Tensor, cdiv, ceildiv, constexpr, dynamic
+from stagekit.frontend.structures import array_lists as _array_lists
 from stagekit.frontend.structures import structured_arrays as _structured_arrays
 from stagekit.intrinsics import public_in as _public_in
 from stagekit.jit.ahead_of_time import BoundKernel, compile, compile_all
@@ -130,6 +132,7 @@ from stagekit.lib import (
     warp_reduce,
     zeros,
 )
+from stagekit.runtime.array_list import ArrayList
 from stagekit.runtime.errors import ArgumentError, BarrierError, KernelAssertionError, LaunchError
 
 __version__ = "0.1.0"

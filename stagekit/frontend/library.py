@@ -23,13 +23,15 @@ from stagekit.frontend import caching, complexes, conditions, effects
 from stagekit.frontend.calls import snapshot_of
 from stagekit.frontend.errors import BadBlockSize, BadCall, BadIndex, BadShape, StagingError
 from stagekit.frontend.evaluation import Site, in_users_words
+from stagekit.frontend.extents import row_major
 from stagekit.frontend.language import ELEMENTWISE, Staged, StagedLaunch, ask_multiple, load_as, staged, store_as
 from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric, meet, own_type
 from stagekit.frontend.parts import describe, note_parts, parts_of, same_shape, with_parts
 from stagekit.frontend.tracer import Extents, Tracer, WholeBlock
 from stagekit.frontend.values import Address, Array, Number, StagedRange, is_dataclass_with
 from stagekit.ir import Block, Effect, Intrinsic, Vector, walk
-from stagekit.limits import MAX_THREADS
+from stagekit.ir.intervals import Interval
+from stagekit.limits import MAX_THREADS, MOST_ELEMENTS
 
 
 @staged
@@ -95,6 +97,18 @@ def complex_parts(site: Site, real: Any, imag: Any) -> tuple[Any, Any]:
         return arithmetic.convert(real, dtype), arithmetic.convert(imag, dtype)
     real, imag = (Number(arithmetic.to_value(each, dtype), is_weak) for each in (real, imag))
     return real, imag
+
+
+@staged
+def array_at(site: Site, rows: Array, base: Address, shape: tuple[Number, ...], strides: Any) -> Array:
+    """Return an array of a list of arrays, which begins at an address. rows: the list's own array, by which it is named.
+
+    strides: None for C order without gaps.
+    """
+    for size in shape:
+        site.tracer.intervals.known[size.value] = Interval(0, MOST_ELEMENTS)
+    steps = row_major(site.tracer, shape)[0] if strides is None else strides
+    return Array(f"{rows.name.removesuffix('.rows')}[...]", base, shape, steps, strides is None)
 
 
 @staged

@@ -21,17 +21,29 @@ from typing import Any
 import numpy as np
 
 from stagekit.diagnostics import counted
-from stagekit.dtypes import DType, element_dtype
+from stagekit.dtypes import DType, element_dtype, int64
 from stagekit.frontend.complexes import ComplexLibrary, is_complex
+from stagekit.frontend.markers import Pointer, Tensor
 from stagekit.frontend.state import lookup, own_attributes, slot_names, stored
 from stagekit.frozen import frozen
+
+
+@frozen()
+class Listed:
+    """What all arrays of a list have in common. is_packed: they lie in C order without gaps. width: numbers in a row."""
+
+    dtype: DType
+    ndim: int
+    is_packed: bool
+    width: int
 
 
 @frozen()
 class Form:
     """How an object holds others. kind: its class. names: of its attributes, or of the items of a NamedTuple; None: it has
     items without names. count: of what it holds. axes: of a structured array, whose parts are its fields. packed: of these, by
-    place, the dtypes of those that do not lie at whole elements, which are read byte by byte.
+    place, the dtypes of those that do not lie at whole elements, which are read byte by byte. listed: of a list of arrays, whose
+    parts are its rows of numbers and an array.
     """
 
     kind: type
@@ -39,6 +51,7 @@ class Form:
     count: int
     axes: int | None = None
     packed: tuple[tuple[int, DType], ...] = ()
+    listed: Listed | None = None
 
     @property
     def is_complex(self) -> bool:
@@ -73,6 +86,9 @@ def form_of(value: Any, *, as_complex: bool = False) -> Form | None:
     if kind is np.ndarray or hasattr(kind, "__stagekit_fields__"):
         names = value.dtype.names
         return None if names is None else Form(kind, names, len(names), value.ndim, tuple(_packed(value, names)))
+    if hasattr(kind, "__stagekit_lists__"):
+        listed = Listed(value.dtype, value.ndim, value.is_packed, value.width)
+        return Form(kind, ("rows", "base"), 2, listed=listed)
     if not is_record(kind):
         return None
     names = tuple(stored(value))
@@ -128,7 +144,7 @@ def is_computed(kind: type, name: str) -> bool:
 
 def count_slots(form: Form) -> int:
     """Return how many of the attributes, the first ones, lie in slots."""
-    if form.is_complex:
+    if form.is_complex or form.listed is not None:
         return form.count
     is_of_items = form.has_items or form.axes is not None
     return 0 if is_of_items else sum(name in slot_names(form.kind) for name in form.names or ())
@@ -138,6 +154,8 @@ def held_by(value: Any, form: Form) -> tuple[Any, ...]:
     """Return what an object of this form holds, past the methods of its class."""
     if form.is_complex:
         return value.real, value.imag
+    if form.listed is not None:
+        return value.rows, value.base
     if form.axes is not None:
         packed = dict(form.packed)
         fields = [value[name] for name in form.names or ()]
@@ -153,6 +171,8 @@ def put_together(form: Form, parts: Sequence[Any]) -> Any:
         return list(parts)
     if form.is_complex:
         return ComplexLibrary.number(*parts)
+    if form.listed is not None:
+        return _of_library["list of arrays"](*parts, form.listed.ndim, form.listed.is_packed)
     if form.axes is not None:
         fields = list(parts)
         for place, dtype in form.packed:
@@ -181,6 +201,11 @@ def structured_arrays(of_fields: Any, packed: Any) -> None:
     _of_library.update({"structured array": of_fields, "packed field": packed})
 
 
+def array_lists(listed: Any) -> None:
+    """Have kernels see lists of arrays as objects of this class, made of rows of numbers, a pointer, and what they share."""
+    _of_library["list of arrays"] = listed
+
+
 def place_in(outer: str, form: Form, place: int) -> str:
     """Return how a person writes the part at this place of what is called `outer`."""
     return f"{outer}[{place}]" if form.names is None else f"{outer}.{form.names[place]}"
@@ -194,7 +219,7 @@ class PartsMarker:
     """What an annotation or an example says of an argument that holds others. kind: its class.
 
     parts: what is said of each, by its name or its place. is_repeated: the first says what each is, however many there are.
-    axes, packed: as of a form.
+    axes, packed, listed: as of a form.
     """
 
     kind: type
@@ -202,12 +227,13 @@ class PartsMarker:
     is_repeated: bool = False
     axes: int | None = None
     packed: tuple[tuple[int, DType], ...] = ()
+    listed: Listed | None = None
 
     def fits(self, form: Form) -> bool:
         is_free = self.is_repeated or not issubclass(self.kind, tuple)
         if self.kind is complex:
             return form.is_complex
-        is_alike = (form.axes, form.packed) == (self.axes, self.packed)
+        is_alike = (form.axes, form.packed, form.listed) == (self.axes, self.packed, self.listed)
         return issubclass(form.kind, self.kind) and is_alike and (is_free or form.count == len(self.parts))
 
     def __str__(self) -> str:
@@ -230,6 +256,8 @@ def said_of_parts(form: Form, structure: PartsMarker | None, marked: Mapping[str
     """Return what is said of each part, None where nothing is. marked: what the class says of its attributes."""
     if structure is not None and structure.is_repeated:
         return (structure.parts[0][1],) * form.count
+    if form.listed is not None:  # whose arrays are taken by their addresses alone
+        return Tensor((None, form.listed.width), int64), Pointer(form.listed.dtype)
     said: dict[Any, Any] = {**marked, **dict(structure.parts if structure is not None else ())}
     names = form.names or (None,) * form.count
     return tuple([said.get(place, said.get(name)) for place, name in enumerate(names)])

@@ -269,6 +269,8 @@ def type_of_example(name: str, value: Any, outer: Sequence[Any] = ()) -> Any:
     if form is None:
         return None
     _check_form(name, value, form, outer)
+    if form.listed is not None:
+        return PartsMarker(form.kind, tuple(zip(form.names or (), said_of_parts(form, None, {}))), listed=form.listed)
     keys: Sequence[Any] = form.names or range(form.count)
     places = [place_in(name, form, place) for place in range(form.count)]
     parts = [_part_of_example(*row, (*outer, value)) for row in zip(places, held_by(value, form))]
@@ -309,9 +311,9 @@ def default_type(meaning: Any) -> ArgType | None:
     parts = [default_type(part) for _, part in meaning.parts]
     if meaning.is_repeated or None in parts:
         return None
-    names = tuple([str(key) for key, _ in meaning.parts])
     is_by_place = issubclass(meaning.kind, tuple | list) and not is_named_tuple(meaning.kind)
-    form = Form(meaning.kind, None if is_by_place else names, len(parts), meaning.axes, meaning.packed)
+    names = None if is_by_place else tuple([str(key) for key, _ in meaning.parts])
+    form = Form(meaning.kind, names, len(parts), meaning.axes, meaning.packed, meaning.listed)
     return StructureArg(form, tuple(parts))  # type: ignore[arg-type]
 
 

@@ -6,10 +6,12 @@ checked as for a launch there; the run works on copies of them, and what it chan
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -25,6 +27,7 @@ from stagekit.jit.debugging import Stops
 from stagekit.jit.history import fixed_text
 from stagekit.recursion import deeply, recursion_limit
 from stagekit.runtime.args import read_array
+from stagekit.runtime.array_list import lists_among
 from stagekit.runtime.checks import ArgumentReader, Reading, compile_reader
 from stagekit.runtime.errors import AssertionFailed, KernelAssertionError
 from stagekit.runtime.host_copies import HostCopies
@@ -102,19 +105,29 @@ class InterpKernel(Kernel):
             return self._run(given, brackets, stops)
 
     def _run(self, given: Sequence[Any], brackets: LaunchRequest, stops: Stops) -> interp.Report:
-        copies = HostCopies(given, self._read_on_gpu)
-        values = self._read(copies.arguments, Reading())
+        lists = lists_among(given)
+        copies = HostCopies(given, self._read_on_gpu, [array for each in lists.values() for array in each.arrays])
+        arguments, members = copies.arguments[: len(given)], iter(copies.arguments[len(given) :])
+        values = self._read(arguments, Reading())
         size = self._size(values, given, brackets)
         slots = [_unpacked(slot, value) for slot, value in zip(self.artifact.signature.slots, values)]
-        slots += [_extent(copies.arguments[slot.argument], slot) for slot in self._pruned]
-        allocations = []
-        for place, (name, array) in enumerate(zip(self.artifact.signature.names, copies.arguments)):
-            if isinstance(array, np.ndarray):
+        slots += [_extent(arguments[slot.argument], slot) for slot in self._pruned]
+        names, allocations = self.artifact.signature.names, []
+        for place, (name, array) in enumerate(zip(names, arguments)):
+            if isinstance(array, np.ndarray) and place - 1 not in lists:
                 allocations.append(interp.Allocation.of_array(name, array))
                 if place in copies.without_memory:
                     allocations[-1].free()
-        program = self._program.with_seed(0 if self.session is None else self.session.next_seed())
-        report = interp.launch(program, slots, size.grid, size.block, size.shared_bytes, allocations, stops.stop)
+        with contextlib.ExitStack() as lent:
+            for place, listed in lists.items():
+                arrays = list(itertools.islice(members, len(listed)))
+                rows, base = arguments[place], arguments[place + 1].ctypes.data
+                lent.enter_context(_lent(rows, listed.rows_of([array.ctypes.data for array in arrays], base)))
+                memory = _memory_of(names[place].removesuffix(".rows"), arrays)
+                slots[self._slot_of(place + 1)] = interp.ListedMemory(base, memory)
+                allocations += memory
+            program = self._program.with_seed(0 if self.session is None else self.session.next_seed())
+            report = interp.launch(program, slots, size.grid, size.block, size.shared_bytes, allocations, stops.stop)
         copies.write_back()
         context = [f"while running `{self._name}`{fixed_text(self._constexprs)}"]
         if report.schedule is not None:
@@ -122,10 +135,30 @@ class InterpKernel(Kernel):
         findings = tuple(dataclasses.replace(f, context=tuple(context)) for f in report.findings)
         return dataclasses.replace(report, findings=findings)
 
+    def _slot_of(self, argument: int) -> int:
+        """Return the first native parameter that an argument gives."""
+        return next(place for place, slot in enumerate(self.artifact.signature.slots) if slot.argument == argument)
+
     @functools.cached_property
     def _read_on_gpu(self) -> ArgumentReader:
         """The reader of a launch on a GPU, which refuses what such a launch would."""
         return compile_reader(self.artifact.signature, "cuda")
+
+
+@contextlib.contextmanager
+def _lent(array: Any, contents: Any) -> Iterator[None]:
+    """Give an array other contents for a while: rows say where arrays lie, whose copies lie elsewhere."""
+    before = array.copy()
+    array[...] = contents
+    try:
+        yield
+    finally:
+        array[...] = before
+
+
+def _memory_of(name: str, arrays: Sequence[Any]) -> tuple[interp.Allocation, ...]:
+    """Return the memory of the arrays of a list."""
+    return tuple([interp.Allocation.of_array(f"{name}[{place}]", array) for place, array in enumerate(arrays)])
 
 
 def _unpacked(slot: ParamSlot, value: float) -> Any:

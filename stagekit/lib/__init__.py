@@ -5,6 +5,7 @@ The modules import only `stagekit`'s public names, and their functions are stage
 """
 
 from stagekit.lib import access as access  # what `load` and the like do with tiles
+from stagekit.lib import array_lists as array_lists  # what kernels see of lists of arrays
 from stagekit.lib import parts as parts  # makes `A.tile` known
 from stagekit.lib import records as records  # what kernels see of structured arrays
 from stagekit.lib.collectives import block_reduce, block_scan, warp_reduce

@@ -33,14 +33,17 @@ _ALIGNMENT = 256  # bytes, of what a GPU allocates
 class HostCopies:
     """The arguments of one launch. read_on_gpu: called if one lives on a GPU, to read and check all as a launch there does.
 
+    more: arrays that are no arguments and are reached from some; their copies stand behind those of the arguments.
     without_memory: places of arrays that have no memory at their address. Their copies hold zeros.
     """
 
-    def __init__(self, given: Sequence[Any], read_on_gpu: Callable[[Sequence[Any], GpuReading], object]) -> None:
-        self.arguments = list(given)
+    def __init__(
+        self, given: Sequence[Any], read_on_gpu: Callable[[Sequence[Any], GpuReading], object], more: Sequence[Any] = ()
+    ) -> None:
+        self.arguments = [*given, *more]
         self.without_memory: set[int] = set()
         self._views: dict[int, ArrayView] = {}
-        for place, value in enumerate(given):
+        for place, value in enumerate(self.arguments):
             # The checks refuse, in words, an array that its owner does not let us see.
             with contextlib.suppress(Exception):  # of any kind, as it is the owner's code that runs
                 view = None if issubclass(type(value), np.ndarray) else read_array(value)

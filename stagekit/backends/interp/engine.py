@@ -18,7 +18,7 @@ from stagekit.backends.interp.access import WrittenBytes
 from stagekit.backends.interp.breakpoints import StoppedBlock
 from stagekit.backends.interp.control import CONTROLS
 from stagekit.backends.interp.findings import Finding, FindingSink, Index3, Message
-from stagekit.backends.interp.memory import Allocation, at_byte, find, join_arenas
+from stagekit.backends.interp.memory import Allocation, Anywhere, at_byte, find, join_arenas
 from stagekit.backends.interp.natives import CALLS
 from stagekit.backends.interp.options import UNCHECKED, Options, Schedule
 from stagekit.backends.interp.program import Builders, Compiler, Program
@@ -32,6 +32,14 @@ from stagekit.display import ShownAsText
 from stagekit.ir import Function, Pointer, Value, semantics
 
 BUILDERS: Builders = {**STEPS, **CONTROLS, **CALLS}
+
+
+@dataclass(frozen=True)
+class ListedMemory:
+    """The slot of a pointer from which several arrays are reached. address: of one of them. arrays: their memory."""
+
+    address: int
+    arrays: tuple[Allocation, ...]
 
 
 @dataclass(frozen=True)
@@ -141,6 +149,8 @@ def _bind_one(param: Value, slot: Any, known: Sequence[Allocation]) -> Any:
     kind = param.type
     if not isinstance(kind, Pointer):
         return slot if isinstance(slot, np.generic) else semantics.typed(slot, kind.dtype)
+    if isinstance(slot, ListedMemory):
+        return Anywhere(param.name, kind.dtype, slot.address, slot.arrays)
     if not isinstance(slot, np.ndarray):
         return find(known, param.name, kind.dtype, int(slot))
     own = next(a for a in known if a.array is slot and a.name == param.name)

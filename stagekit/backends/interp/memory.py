@@ -253,8 +253,13 @@ class Pointers:
     def __init__(self, allocation: Allocation, index: Any, phase: Any = 0, reach: Reach | None = None) -> None:
         self.allocation, self.index, self.phase, self.reach = allocation, index, phase, reach
 
-    def __add__(self, index: Any) -> Pointers:
+    def __add__(self, index: Any) -> AnyPointers:
         return Pointers(self.allocation, self.index + index, self.phase, self.reach)
+
+    @property
+    def reached(self) -> Sequence[Allocation]:
+        """The memory in which it, moved, may lie."""
+        return (self.allocation,)
 
     def within(self, dtype: DType, shape: Sequence[Any], strides: Sequence[Any]) -> Pointers:
         """Return the same pointer, which must stay in the view that begins here. strides: in elements of `dtype`."""
@@ -285,6 +290,33 @@ class Pointers:
             (Pointers(self.allocation, self.index, phase, self.reach), lanes if mask is None else lanes & mask)
             for phase, lanes in phases
         )
+
+
+class Anywhere(Pointers):
+    """A pointer from which others are reached: moved, it belongs to the allocation of `known` that is there, lane by lane."""
+
+    __slots__ = ("dtype", "known")
+
+    def __init__(self, name: str, dtype: DType, address: int, known: Sequence[Allocation]) -> None:
+        super().__init__(Allocation.missing(name, dtype, address), np.int64(0))
+        self.dtype, self.known = dtype, known
+
+    @property
+    def reached(self) -> Sequence[Allocation]:
+        return self.known
+
+    def __add__(self, index: Any) -> AnyPointers:
+        base = self.allocation.base
+        if not isinstance(index, np.ndarray):
+            return self._at(base + int(index) * self.dtype.itemsize)
+        found = [(index == each, self._at(base + each * self.dtype.itemsize)) for each in np.unique(index).tolist()]
+        return found[0][1] if len(found) == 1 else MixedPointers(found)
+
+    def _at(self, address: int) -> Pointers:
+        """Return the pointer with this address: into the largest array that begins there, else into any that holds it."""
+        begins = [each for each in self.known if each.array is not None and each.array.ctypes.data == address]
+        order = sorted(begins, key=lambda each: -each.size)
+        return find([*order, *self.known], order[0].name if order else self.allocation.name, self.dtype, address)
 
 
 def at_byte(allocation: Allocation, offset_bytes: Any, dtype: DType, reach: Reach | None = None) -> Pointers:

@@ -443,7 +443,8 @@ class Races(Watcher):
 def _constant_arenas(launch: LaunchState, program: Program) -> frozenset[Allocation]:
     """Return the memory that the kernel only reads, where nothing can race."""
     pairs = zip(program.fn.params, launch.params)
-    written = {p.allocation.arena for value, p in pairs if value in program.written and isinstance(p, Pointers)}
+    pointers = [p for value, p in pairs if value in program.written and isinstance(p, Pointers)]
+    written = {each.arena for p in pointers for each in p.reached}
     return frozenset(a.arena for a in launch.allocations) - written
 
 
