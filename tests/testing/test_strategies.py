@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit import testing
-from stagekit.dtypes import ALL_DTYPES, ARITHMETIC_DTYPES
+from stagekit.dtypes import ALL_DTYPES
 from stagekit.testing.launching import Launch, array_code, element_strides
 from stagekit.testing.strategies import edge_values
 
@@ -69,7 +69,7 @@ def test_arrays_have_the_dtype_shape_and_values_asked_for(
     assert values != "exact" or np.abs(wide).max(initial=0) <= 8
 
 
-@pytest.mark.parametrize("dtype", ARITHMETIC_DTYPES, ids=lambda d: d.name)
+@pytest.mark.parametrize("dtype", [sk.float32, sk.bfloat16, sk.int8, sk.uint64], ids=lambda d: d.name)
 def test_every_edge_value_is_drawn(dtype: sk.DType) -> None:
     for edge in map(repr, np.array(edge_values(dtype)).tolist()):
         strategy = testing.arrays(dtype, 3, values="any").map(lambda array: list(map(repr, array.tolist())))
