@@ -98,6 +98,7 @@ ATANH_HIGH = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1) * mp.mpf("1.0001")) ** 2
 QUARTER_TURN = (mp.pi / 4 * mp.mpf("1.001")) ** 2
 
 exp_curve = _quotient(lambda r: mp.exp(r) - 1 - r, lambda r: r * r, lambda r: mp.mpf(1) / 2 + r / 6)
+exp2_curve = _quotient(lambda r: mp.expm1(r * LN2), lambda r: r, lambda r: LN2 + r * LN2**2 / 2)
 log_curve = _quotient(lambda f: mp.log1p(f) - f + f * f / 2, lambda f: f**3, lambda f: mp.mpf(1) / 3 - f / 4)
 tanh_curve = _quotient(
     lambda u: mp.tanh(mp.sqrt(u)) / mp.sqrt(u) - 1, lambda u: u, lambda u: -mp.mpf(1) / 3 + 2 * u / 15
@@ -135,6 +136,16 @@ FITS = (
     Fit("exp, float32", exp_curve, EXP_WEIGHT, -HALF_LN2, HALF_LN2, 4, np.float32, exponentials._EXP[float32].curve),
     Fit("exp, float64", exp_curve, EXP_WEIGHT, -HALF_LN2, HALF_LN2, 10, np.float64, exponentials._EXP[float64].curve),
     Fit(
+        "exp2",
+        exp2_curve,
+        lambda r: abs(r) / mp.mpf(2) ** r,
+        -mp.mpf("0.5001"),
+        mp.mpf("0.5001"),
+        5,
+        np.float32,
+        exponentials._EXP2_CURVE,
+    ),
+    Fit(
         "log",
         log_curve,
         lambda f: abs(f**3 / mp.log1p(f)) if f else ZERO,
@@ -155,7 +166,7 @@ FITS = (
         mp.mpf("0.625") ** 2,
         4,
         np.float32,
-        exponentials._TANH_CURVE,
+        trigonometry._TANH_CURVE,
     ),
     Fit("sin", sin_curve, _relative_of(sin_curve, 1), ZERO, QUARTER_TURN, 3, np.float32, trigonometry._SIN_CURVE),
     Fit(

@@ -155,10 +155,20 @@ def _two_to_the_rest(r: Term) -> Term:
 
 
 def _two_to_the_or_zero(x: Term) -> Term:
-    """Compute it for float32, 0 below 2**-126."""
-    inside, is_zero = _inside(x, -126.0, 128.0)
-    n = inside.call("rint")
-    return x.like(0.0).select_if(is_zero, _with_exponent_raised(_two_to_the_rest(inside - n), n.cast(int32)))
+    """Compute it for float32, 0 below 2**-126. Where x is out of range or NaN, `power` is anything.
+
+    Here one part of ln 2 is enough: its product is the first term of the polynomial, which is added to 1 without being rounded.
+    """
+    whole = (x + 1.5 * 2.0**x.dtype.layout.fraction_bits).bits.cast(int32)  # in its last bits, as in `_nearest_of_product`
+    r = x - x.call("rint")
+    power = _with_exponent_raised(r.fma(polynomial(r, _EXP2_CURVE), 1.0), whole)
+    return x.like(0.0).select_if(x < -126.0, power.select_if(x < 128.0, x + math.inf))
+
+
+_EXP2_CURVE = (
+    *(0.6931471824645996, 0.24022647738456726, 0.055503323674201965, 0.009618437848985195),
+    *(0.0013398900628089905, 0.0001535334304207936),
+)
 
 
 fast_exp2 = _define_fast("fast_exp2", hardware("ex2.approx.ftz.f32"), _two_to_the_or_zero, two_to_the, np.exp2, "2")
