@@ -159,9 +159,9 @@ def _two_to_the_or_zero(x: Term) -> Term:
 
     Here one part of ln 2 is enough: its product is the first term of the polynomial, which is added to 1 without being rounded.
     """
-    whole = (x + 1.5 * 2.0**x.dtype.layout.fraction_bits).bits.cast(int32)  # in its last bits, as in `_nearest_of_product`
+    shifted = x + 1.5 * 2.0**x.dtype.layout.fraction_bits  # whose last bits count, as in `_nearest_of_product`
     r = x - x.call("rint")
-    power = _with_exponent_raised(r.fma(polynomial(r, _EXP2_CURVE), 1.0), whole)
+    power = _with_exponent_raised(r.fma(polynomial(r, _EXP2_CURVE), 1.0), shifted.bits.cast(int32))
     return x.like(0.0).select_if(x < -126.0, power.select_if(x < 128.0, x + math.inf))
 
 

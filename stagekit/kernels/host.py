@@ -13,6 +13,7 @@ import stagekit as sk
 
 MAX_TILE = 32768  # elements of a row that one program holds at once: 32 in each of 1024 threads
 STREAMED_TILE = 4096  # elements of a tile of a longer row, which passes through in several
+REREAD_TILE = 256  # elements of a tile of a row that is read several times on the CPU
 FLOATS = (sk.float32, sk.float16, sk.bfloat16)  # what is computed with in float32
 
 
@@ -117,6 +118,9 @@ def empty(like: Any, shape: tuple[int, ...], dtype: Dtype) -> Any:
 
 def is_on_cpu(array: Any) -> bool:
     """Return whether the elements of an array are in the host's memory."""
+    of_torch = getattr(array, "is_cpu", None)  # which takes long to say that it has no `__cuda_array_interface__`
+    if of_torch is not None:
+        return bool(of_torch)
     return hasattr(array, "__array__") and not hasattr(array, "__cuda_array_interface__")
 
 
@@ -151,6 +155,18 @@ def tile_for(columns: int) -> tuple[int, bool]:
     """Return the tile for rows of this length, and whether a row fits in it."""
     block = power_of_two(columns)
     return (block, True) if block <= MAX_TILE else (STREAMED_TILE, False)
+
+
+def tile_near(x: Any, wide: int, narrow: int) -> tuple[int, bool]:
+    """Return the tile for the rows of x, and whether a row fits in it.
+
+    On the CPU what a tile keeps lies in memory. So a longer row than `wide`, or of 16 bits than `narrow`, which are converted
+    each time, is read again from the cache instead, by tiles that stay in registers.
+    """
+    columns = x.shape[-1]
+    if columns > (wide if dtype_of(x).bits == 32 else narrow) and is_on_cpu(x):
+        return REREAD_TILE, False
+    return tile_for(columns)
 
 
 def tile_of(columns: int) -> int:

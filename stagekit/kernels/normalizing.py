@@ -10,11 +10,25 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.fragments import exp_for, load_piece, starts, store_piece
-from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, empty_like, factory, float_dtype_of, tile_for
+from stagekit.kernels.host import (
+    MAX_TILE,
+    Dtype,
+    as_rows,
+    dtype_of,
+    empty,
+    empty_like,
+    factory,
+    float_dtype_of,
+    is_on_cpu,
+    tile_for,
+    tile_near,
+)
 from stagekit.kernels.reducing import column_sums
 from stagekit.kernels.sharing import checked_out
 
 LOWEST = sk.float32.min
+# elements of 32 and of 16 bits, at most, of which a tile is kept on the CPU
+KEPT_OF_SOFTMAX, KEPT_OF_NORMS = (4096, MAX_TILE), (1024, 8192)
 
 
 # -- softmax ------------------------------------------------------------------------------------------------------------
@@ -38,6 +52,23 @@ def softmax_of_tiles(source: Any, target: Any, columns: Any, BLOCK: int) -> None
 
 
 @sk.inline
+def softmax_by_way_of_target(source: Any, target: Any, columns: Any, BLOCK: int) -> None:
+    """Write the softmax of a row of float32, of which exponentials are kept where the result will be: each is computed once."""
+    largest = sk.full(BLOCK, -float("inf"), sk.float32)
+    for start in range(0, columns, BLOCK):
+        largest = sk.maximum(largest, load_piece(source, start, columns, BLOCK, -float("inf")))
+    of_row = sk.reduce_max(largest)
+    total = sk.zeros(BLOCK, sk.float32)
+    for start in range(0, columns, BLOCK):
+        e = exp_for(source, load_piece(source, start, columns, BLOCK, -float("inf")) - of_row)
+        total += e
+        store_piece(target, start, columns, e)
+    share = 1 / sk.reduce_sum(total)
+    for start in range(0, columns, BLOCK):
+        store_piece(target, start, columns, load_piece(target, start, columns, BLOCK) * share)
+
+
+@sk.inline
 def largest_and_total(source: Any, columns: Any, BLOCK: int) -> Any:
     """Return the largest x of a row, and the sum of exp(x - largest), in one pass.
 
@@ -56,11 +87,15 @@ def largest_and_total(source: Any, columns: Any, BLOCK: int) -> Any:
 
 
 @factory
-def softmax_kernel(dtype: Dtype, BLOCK: int, ONE_TILE: bool) -> sk.JitFunction:
-    """Return the kernel `k[rows](x, out)` for rows of at most BLOCK elements, or of any length unless ONE_TILE."""
+def softmax_kernel(dtype: Dtype, BLOCK: int, ONE_TILE: bool, REREAD: bool = False) -> sk.JitFunction:
+    """Return the kernel `k[rows](x, out)` for rows of at most BLOCK elements, or of any length unless ONE_TILE.
+
+    REREAD: a longer row of float32 passes through three times, with one exponential of each element, else twice, with three.
+    """
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
-    softmax_of_row = softmax_of_tile if ONE_TILE else softmax_of_tiles
+    of_tiles = softmax_by_way_of_target if REREAD and dtype is sk.float32 else softmax_of_tiles
+    softmax_of_row = softmax_of_tile if ONE_TILE else of_tiles
 
     @sk.jit
     def softmax(x: Rows, out: Rows) -> None:
@@ -79,8 +114,7 @@ def softmax(x: Any, *, out: Any = None) -> Any:
     """
     out = empty_like(x) if out is None else checked_out(out, x)
     source, target = as_rows(x), as_rows(out)
-    rows, columns = source.shape
-    softmax_kernel(float_dtype_of(x), *tile_for(columns))[rows](source, target)
+    softmax_kernel(float_dtype_of(x), *tile_near(x, *KEPT_OF_SOFTMAX), is_on_cpu(x))[source.shape[0]](source, target)
     return out
 
 
@@ -129,9 +163,8 @@ def rmsnorm(x: Any, weight: Any, *, residual: Any = None, out: Any = None, eps: 
     """
     out = empty_like(x) if out is None else checked_out(out, x)
     source, target = as_rows(x), as_rows(out)
-    rows, columns = source.shape
-    kernel = rmsnorm_kernel(float_dtype_of(x), dtype_of(weight), *tile_for(columns))
-    kernel[rows](source, residual if residual is None else as_rows(residual), weight, target, eps)
+    kernel = rmsnorm_kernel(float_dtype_of(x), dtype_of(weight), *tile_near(x, *KEPT_OF_NORMS))
+    kernel[source.shape[0]](source, residual if residual is None else as_rows(residual), weight, target, eps)
     return out
 
 
@@ -190,9 +223,8 @@ def layernorm(
     """
     out = empty_like(x) if out is None else checked_out(out, x)
     source, target = as_rows(x), as_rows(out)
-    rows, columns = source.shape
-    kernel = layernorm_kernel(float_dtype_of(x), dtype_of(weight), *tile_for(columns))
-    kernel[rows](source, residual if residual is None else as_rows(residual), weight, bias, target, eps)
+    kernel = layernorm_kernel(float_dtype_of(x), dtype_of(weight), *tile_near(x, *KEPT_OF_NORMS))
+    kernel[source.shape[0]](source, residual if residual is None else as_rows(residual), weight, bias, target, eps)
     return out
 
 

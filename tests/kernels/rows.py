@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 import stagekit as sk
-from stagekit.kernels import host
+from stagekit.kernels import host, normalizing
 from tests.places import fetch
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -51,11 +51,15 @@ def run(place: str, function: Any, *arrays: Any, **named: Any) -> Any:
 
 @contextlib.contextmanager
 def tiles(data: Any) -> Iterator[None]:
-    """Draw whether a row fits a tile, or whether tiles are so small that most rows take several."""
+    """Draw whether a row fits a tile, or whether tiles are so small that most rows take several, as on a GPU or on the CPU."""
     with pytest.MonkeyPatch.context() as patched:
-        if data.draw(st.booleans()):
+        small = data.draw(st.sampled_from([None, 16, 64, 200]))
+        if small is not None:
             patched.setattr(host, "MAX_TILE", 16)
-            patched.setattr(host, "STREAMED_TILE", data.draw(st.sampled_from([16, 64, 200])))
+            patched.setattr(host, "STREAMED_TILE", small)
+            patched.setattr(host, "REREAD_TILE", small)
+            for kept in ("KEPT_OF_SOFTMAX", "KEPT_OF_NORMS"):
+                patched.setattr(normalizing, kept, data.draw(st.sampled_from([(16, 16), (1000, 1000)])))
         yield
 
 
