@@ -199,3 +199,53 @@ def test_a_truth_value_as_the_bits_of_a_float16_is_not_chosen_directly():
     wrong = "\tselp.b16 \t%rs2, 1, 0, %p3;\n\tcvt.f32.f16 \t%r2, %rs2;"
 
     assert "selp.b16 \t%twice, 2, 0, %p3;\n\tshr.u16 \t%rs2, %twice, 1;" in ptxas_faults.avoid(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("st.global.b8 \t[%rd1+1], %r2;", "cvt.u16.u32 \t%part0, %r2;\n\tst.global.b8 \t[%rd1+1], %part0;"),
+        ("st.shared.b16 \t[%r1], %rd2;", "cvt.u16.u64 \t%part0, %rd2;\n\tst.shared.b16 \t[%r1], %part0;"),
+        ("st.global.cs.b32 \t[%rd1], %rd2;", "cvt.u32.u64 \t%part0, %rd2;\n\tst.global.cs.b32 \t[%rd1], %part0;"),
+        ("st.local.b8 \t[%rd1], %rs2;", "and.b16 \t%part0, %rs2, 255;\n\tst.local.b8 \t[%rd1], %part0;"),
+        (
+            "st.global.v2.b8 \t[%rd1], {%r2, %r3};",
+            "cvt.u16.u32 \t%part0, %r2;\n\tcvt.u16.u32 \t%part1, %r3;\n\tst.global.v2.b8 \t[%rd1], {%part0, %part1};",
+        ),
+    ],
+)
+def test_part_of_a_register_is_taken_before_it_is_stored(wrong, right):
+    assert right in ptxas_faults.avoid(f"\t{wrong}\n")
+
+
+@pytest.mark.parametrize(
+    "whole", ["st.global.b32 \t[%rd1], %r2;", "st.global.b8 \t[%rd1], 3;", "st.b64 \t[%rd1], %rd2;"]
+)
+def test_a_whole_register_is_stored_as_it_is(whole):
+    assert ptxas_faults.avoid(f"\t{whole}\n") == f"\t{whole}\n"
+
+
+FLOATS = (sk.float16, sk.bfloat16, sk.float32, sk.float64)
+
+
+@sk.jit
+def low_bits(x, out, i: sk.constexpr, to: sk.constexpr):
+    t = sk.cuda.thread_idx("x")
+    value = to(x[t])
+    bits = {16: sk.uint16, 32: sk.uint32, 64: sk.uint64}[to.bits]
+    out[t] = (value if i == 0 else -value if i == 1 else abs(value)).view(bits).to(out.dtype)
+
+
+@each_place
+@pytest.mark.parametrize("to", FLOATS, ids=str)
+@pytest.mark.parametrize("part", [np.uint8, np.uint16, np.uint32], ids=lambda part: part.__name__)
+def test_low_bits_of_floats_are_stored_as_bits(place, part, to):
+    """See `backends.nvptx.ptxas_faults`: as a number, 3.0 would be 3."""
+    given = [np.arange(-4, 5, dtype=d) for d in (np.int32, np.int64, np.float32)]
+    for x in given:
+        for i in range(3):
+            kernel = low_bits.specialize(i=i, to=to)
+            _, out = run(place, kernel[1, 9], [x, np.zeros(9, part)])
+
+            value = [x.astype(to.numpy), -x.astype(to.numpy), np.abs(x.astype(to.numpy))][i]
+            np.testing.assert_array_equal(out, value.view(f"u{to.itemsize}").astype(part))
