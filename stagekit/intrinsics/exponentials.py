@@ -113,8 +113,12 @@ def _define_fast(
     double: Callable[[Term], Term],
     meaning: Meaning,
     what: str,
+    faster: Lowering,
+    fast_ulp: float,
 ) -> Intrinsic:
     """Define a function of one float that flushes to zero where it is of float32, and that a GPU approximates within 4 units.
+
+    faster: what a GPU does under `fastmath=True`, with the error fast_ulp.
 
     Results below the least normal number would take three more instructions of a GPU, and of a processor each a hundred cycles.
     """
@@ -123,8 +127,10 @@ def _define_fast(
         args=("x",),
         sigs=each_dtype(FLOAT_DTYPES, 1),
         lower={"cuda": floats(name, on_cuda, expand(double)), "cpu": floats(name, expand(on_cpu), expand(double))},
+        lower_fast={"cuda": {float32: faster}},
         evaluate=wider(meaning),
         tolerance={"cuda": 4, "cpu": 1},
+        fast_tolerance=fast_ulp,
         flushes=True,
         integers_as_float=True,
         doc=f"{what} to the power of `x`: of a float32 0 below 2**-126, on a GPU by its approximate instruction.",
@@ -132,7 +138,7 @@ def _define_fast(
     )
 
 
-fast_exp = _define_fast("fast_exp", expand(_exp_by_hardware), _e_to_the_or_zero, e_to_the, np.exp, "e")
+fast_exp = _define_fast("fast_exp", expand(_exp_by_hardware), _e_to_the_or_zero, e_to_the, np.exp, "e", _EX2_OF_E, 128)
 
 
 @own("2 to the power of `x`.", "C23, 7.12.6.4", np.exp2, ulp=1, fast=hardware("ex2.approx$ftz.f32"), fast_ulp=4)
@@ -171,7 +177,8 @@ _EXP2_CURVE = (
 )
 
 
-fast_exp2 = _define_fast("fast_exp2", hardware("ex2.approx.ftz.f32"), _two_to_the_or_zero, two_to_the, np.exp2, "2")
+_EX2 = hardware("ex2.approx.ftz.f32")
+fast_exp2 = _define_fast("fast_exp2", _EX2, _two_to_the_or_zero, two_to_the, np.exp2, "2", _EX2, 4)
 
 _LN2_REST = {float32: -1.9046542121259336e-09, float64: 2.3190468138462996e-17}  # ln 2 minus its rounding
 

@@ -10,9 +10,10 @@ the dtype; `Interval.wrapped` keeps what holds after a wrap.
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from stagekit.dtypes import DType
@@ -234,6 +235,8 @@ class IntegerAnalysis(ABC, Generic[T]):
                 return self.cast(op.operand.type.dtype, dtype, self[op.operand])
             case ops.Select():
                 return self.select(op)
+            case ops.If():
+                return self.joined(value, [body.ops[-1].operands()[op.results.index(value)] for body in op.bodies()])
             case ops.IntrinsicOp():
                 return self.intrinsic(op)
             case ops.For() if value is op.loop_body.params[0]:
@@ -256,6 +259,10 @@ class IntegerAnalysis(ABC, Generic[T]):
 
     @abstractmethod
     def select(self, op: ops.Select) -> T: ...
+
+    def joined(self, value: Value, yielded: Sequence[Value]) -> T:
+        """Return what is known of a result of an `if`, of which each branch yields one value."""
+        return self.unknown(value)
 
     @abstractmethod
     def intrinsic(self, op: ops.IntrinsicOp) -> T: ...
@@ -282,6 +289,9 @@ class Intervals(IntegerAnalysis[Interval]):
 
     def select(self, op: ops.Select) -> Interval:
         return self[op.if_true] | self[op.if_false]
+
+    def joined(self, value: Value, yielded: Sequence[Value]) -> Interval:
+        return functools.reduce(Interval.__or__, [self[each] for each in yielded])
 
     def intrinsic(self, op: ops.IntrinsicOp) -> Interval:
         return Interval(*op.spec.bounds) if op.spec.bounds else self.unknown(op.results[0])

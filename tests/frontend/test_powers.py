@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -69,3 +71,22 @@ def test_a_negative_power_known_at_compile_time_is_refused(program):
 
     assert error.id == "BAD_OPERANDS"
     assert "float" in error.diagnostic.help_text()
+
+
+@sk.jit
+def known_powers(out, x):
+    for i in range(len(x)):
+        out[i, 0], out[i, 1], out[i, 2] = x[i] ** -1, x[i] ** 2.0, x[i] ** 3
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_small_known_powers_of_floats_are_products(dtype):
+    x = np.array([0.0, -0.0, 1.5, -3.7, 1e-3, np.inf, -np.inf, np.nan], dtype)
+    out = np.zeros((len(x), 3), dtype)
+
+    for target in ("interp", "cpu"):
+        sk.compile(known_powers, target)[1, 1](out, x)
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(out.T, [1 / x, x * x, x * x * x], err_msg=target)
+    ptx = known_powers.specialize(out=sk.Tensor((None, 3), dtype), x=sk.Tensor((None,), dtype)).ptx
+    assert not re.search("ex2|fma", ptx)

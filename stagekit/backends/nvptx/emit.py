@@ -43,7 +43,7 @@ def _binary(e: Emitter, op: ops.Binary) -> None:
     if dtype is dtypes.bfloat16:
         e.operands[op.result] = _of_bfloats(e, op, a, b)
         return
-    if op.kind in ops.SHIFTS and dtype.bits == 64 and arith.literal(b) is None:
+    if op.kind in ops.SHIFTS and dtype.bits == 64 and not 0 <= e.intervals[op.rhs].lo <= e.intervals[op.rhs].hi < 64:
         b = e.w.emit(f'call i64 asm "min.u64 $0, $1, 64;", "=l,l"(i64 {b})')
     if op.kind in ops.DIVISIONS and dtype.is_integer and min(e.intervals[op.lhs].lo, e.intervals[op.rhs].lo) >= 0:
         dtype = dtype.unsigned  # nothing is to be floored
