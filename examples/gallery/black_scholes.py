@@ -22,7 +22,7 @@ def normal_cdf(d):
     total = sk.float32(0)
     for term in reversed(_TERMS):  # Horner's rule, unrolled: the terms are known
         total = k * (term + total)
-    tail = total * sk.exp(-0.5 * d * d) * (1 / math.sqrt(2 * math.pi))
+    tail = total * sk.fast_exp(-0.5 * d * d) * (1 / math.sqrt(2 * math.pi))
     return sk.where(d > 0, 1 - tail, tail)
 
 
@@ -37,7 +37,7 @@ def make_black_scholes(rate=0.02, volatility=0.30, *, fastmath=False):
             root = volatility * sk.sqrt(t)
             d1 = (sk.log(price / strike) + (rate + volatility * volatility / 2) * t) / root
             in_1, in_2 = normal_cdf(d1), normal_cdf(d1 - root)
-            discounted = strike * sk.exp(-rate * t)
+            discounted = strike * sk.fast_exp(-rate * t)
             calls[i] = price * in_1 - discounted * in_2
             puts[i] = discounted * (1 - in_2) - price * (1 - in_1)
 

@@ -21,10 +21,10 @@ def make_int4_gemv(block=128, *, fastmath=False):
 
     @sk.jit(fastmath=fastmath)
     def gemv(y, words, scales, x: sk.Tensor((None,), sk.float32, align=16)):
-        row = sk.cuda.block_idx("x") * (block // LANES) + sk.warp_id()
+        row = sk.cuda.block_idx("x") * (block // LANES) + sk.cuda.thread_idx("x") // LANES
         if row < len(y):
             total = sk.float32(0)
-            for k in range(sk.lane_id(), words.shape[1], LANES):
+            for k in range(sk.lane_id(), words.shape[1], LANES, unroll=2):
                 word, part = words[row, k], sk.float32(0)
                 for place in sk.static_range(WEIGHTS):
                     weight = sk.int32(word >> (4 * place) & 0xF) - 8

@@ -30,11 +30,11 @@ def make_radix_sort(block):
         digit = (keys[i] >> shift & (DIGITS - 1)) if i < len(keys) else sk.uint32(DIGITS - 1)
         field = sk.uint64(digit) * 16
         one = (sk.uint64(1) << field) if i < len(keys) else sk.uint64(0)
-        before = sk.block_scan(one, add, 0, block, exclusive=True)
-        return sk.int32(digit), sk.int32(before >> field & 0xFFFF), before + one
+        through = sk.block_scan(one, add, 0, block)
+        return sk.int32(digit), sk.int32(through - one >> field & 0xFFFF), through
 
     @sk.jit
-    def count(keys, counts, shift):
+    def count(keys, counts, shift: sk.uint32):
         """counts[digit, b]: how many keys of block b have it."""
         b, t = sk.cuda.block_idx("x"), sk.cuda.thread_idx("x")
         _, _, fields = ranked(keys, b * block + t, shift)
@@ -43,7 +43,7 @@ def make_radix_sort(block):
                 counts[digit * sk.cuda.grid_dim("x") + b] = sk.int32(fields >> (16 * digit) & 0xFFFF)
 
     @sk.jit
-    def scatter(keys, sums, result, shift):
+    def scatter(keys, sums, result, shift: sk.uint32):
         """sums: the running sums of the counts."""
         b, i = sk.cuda.block_idx("x"), sk.cuda.block_idx("x") * block + sk.cuda.thread_idx("x")
         digit, rank, _ = ranked(keys, i, shift)

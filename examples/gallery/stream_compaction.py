@@ -26,7 +26,7 @@ def make_compaction(is_kept, block):
         b = number[0]
         i = b * block + t
         kept = is_kept(source[i]) if i < len(source) else False
-        place = sk.block_scan(sk.int32(kept), lambda x, y: x + y, 0, block, exclusive=True)
+        place = sk.block_scan(sk.int32(kept), lambda x, y: x + y, 0, block) - sk.int32(kept)
         if t == block - 1:
             before = sk.int32(0)
             if b > 0:

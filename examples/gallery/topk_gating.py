@@ -33,9 +33,13 @@ def make_topk_gating(experts, k, block=128, *, fastmath=False):
     each = -(-experts // LANES)
 
     @sk.jit(fastmath=fastmath)
-    def gate(weights, chosen, logits):
+    def gate(
+        weights: sk.Tensor((None, k), sk.float32),
+        chosen: sk.Tensor((None, k), sk.int32),
+        logits: sk.Tensor((None, experts), sk.float32),
+    ):
         lane = sk.int32(sk.lane_id())
-        token = sk.cuda.block_idx("x") * (block // LANES) + sk.warp_id()
+        token = sk.cuda.block_idx("x") * (block // LANES) + sk.cuda.thread_idx("x") // LANES
         if token < len(logits):
             mine = [lane + LANES * j for j in range(each)]
             scores = [logits[token, e] if e < experts else -sk.float32(float("inf")) for e in mine]
@@ -46,7 +50,7 @@ def make_topk_gating(experts, k, block=128, *, fastmath=False):
                     best = better(best, Candidate(score, expert))
                 best = sk.warp_reduce(best, better, commutative=True)
                 largest = best.score if largest is None else largest
-                sums.append((sk.exp(best.score - largest), best.expert))
+                sums.append((sk.fast_exp(best.score - largest), best.expert))
                 total += sums[-1][0]
                 scores = [sk.where(e == best.expert, -float("inf"), s) for s, e in zip(scores, mine)]
             for place, (weight, expert) in enumerate(sums):
