@@ -22,7 +22,9 @@ MAX_DIM = 256  # of a head
 WHOLE_DIM = 128  # up to which a warp holds whole rows of the gradients of k and v
 LOG2E = math.log2(math.e)
 LOWEST = sk.float32.min
-Blocks = tuple[int, int, int]  # rows of q, rows of k and v, threads
+Blocks = (
+    tuple[int, int, int] | tuple[int, int, int, int]
+)  # rows of q, rows of k and v, threads; stages, else those of the dtype
 
 
 # -- fragments ----------------------------------------------------------------------------------------------------------
@@ -85,7 +87,7 @@ def attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int, BLOC
     Queries = Annotated[sk.Array, like_q]
     Keys = Annotated[sk.Array, like_k]
     Sums = Annotated[sk.Array, of_rows]
-    M, N, threads = BLOCKS
+    M, N, threads, stages = (*BLOCKS, *stages_of(dtype))[:4]
     D = padded(DIM)
 
     @sk.jit(threads=threads)
@@ -105,9 +107,9 @@ def attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int, BLOC
             hide = lambda scores: hidden(scores, row, column, keys, shift, CAUSAL)  # noqa: E731
             return with_block(state, x, y, z, scale * LOG2E, hide)
 
-        if dtype.bits == 16:  # tensor cores multiply out of shared memory
+        if stages > 1:
             column = sk.int64(0)
-            for y, z in sk.staged(range(0, end, N), blocks, stages=2):
+            for y, z in sk.staged(range(0, end, N), blocks, stages=stages):
                 state = taken_in(state, y, z, column)
                 column += N
         else:
@@ -167,7 +169,7 @@ def attention_backward_q_kernel(
     Queries = Annotated[sk.Array, like_q]
     Keys = Annotated[sk.Array, like_k]
     Sums = Annotated[sk.Array, of_rows]
-    M, N, threads = BLOCKS
+    M, N, threads, stages = (*BLOCKS, *stages_of(dtype))[:4]
     D = padded(DIM)
 
     @sk.jit(threads=threads)
@@ -198,9 +200,9 @@ def attention_backward_q_kernel(
             of_weights = sk.dot(g, z.T, whole_rows=True)
             return sk.dot((weights * (of_weights - mean[:, None])).to(dtype), y, found)
 
-        if dtype.bits == 16:
+        if stages > 1:
             column = sk.int64(0)
-            for y, z in sk.staged(range(0, end, N), blocks, stages=2):
+            for y, z in sk.staged(range(0, end, N), blocks, stages=stages):
                 found = with_keys(found, y, z, column)
                 column += N
         else:
@@ -222,7 +224,7 @@ def attention_backward_kv_kernel(
     Queries = Annotated[sk.Array, like_q]
     Keys = Annotated[sk.Array, like_k]
     Sums = Annotated[sk.Array, of_rows]
-    M, N, threads = BLOCKS
+    M, N, threads, stages = (*BLOCKS, *stages_of(dtype))[:4]
     D = padded(DIM)
 
     @sk.jit(threads=threads)
@@ -253,9 +255,9 @@ def attention_backward_kv_kernel(
                 of_scores = weights * (sk.dot(z, g.T, whole_rows=D <= WHOLE_DIM) - mean[None, :])
                 return sk.dot(of_scores.to(dtype), x, found[0]), of_values
 
-            if dtype.bits == 16:
+            if stages > 1:
                 row = sk.int64(first)
-                for x, g in sk.staged(range(first, queries, M), blocks, stages=2):
+                for x, g in sk.staged(range(first, queries, M), blocks, stages=stages):
                     found = with_rows(found, x, g, row)
                     row += M
             else:
@@ -309,6 +311,11 @@ def padded(dim: int) -> int:
     return -(-dim // 16) * 16
 
 
+def stages_of(dtype: Dtype) -> tuple[int]:
+    """Return the stages on a GPU: tensor cores multiply 16 bits out of shared memory."""
+    return (2 if dtype.bits == 16 else 1,)
+
+
 def _arrays(dtype: Dtype, DIM: int, HEADS_AXIS: int, queries: Any, keys: Any) -> tuple[Any, Any, Any]:
     """Return what arrays like q are, what arrays like k, and those with a number for each row of q."""
     batch, heads, key_heads = sk.dynamic("batch"), sk.dynamic("heads"), sk.dynamic("key_heads")
@@ -360,8 +367,13 @@ _OF_GPU = {  # of a kernel, by the most columns of a head: without spills, or wi
     "k and v": {64: (64, 64, 128), 128: (16, 64, 128), 256: (32, 64, 256)},
 }
 
+_OF_CPU = {  # the lanes of each warp are rows of q, which share k and v in the cache; as many as have memory
+    "forward": {64: (128, 64, 128, 2), 128: (128, 32, 128, 2), 256: (64, 32, 64, 2)},
+    "q": {128: (64, 32, 64, 2), 256: (32, 32, 32, 2)},
+    "k and v": {256: (16, 32, 32, 2)},
+}
+
 
 def _blocks_for(kernel: str, dim: int, *, on_cpu: bool) -> Blocks:
-    if on_cpu:
-        return 16, 32, 32
-    return next(blocks for most, blocks in _OF_GPU[kernel].items() if dim <= most)
+    table = _OF_CPU if on_cpu else _OF_GPU
+    return next(blocks for most, blocks in table[kernel].items() if dim <= most)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.host import Dtype, dtype_of, empty, factory, float_dtype_of, is_on_cpu, power_of_two, require
-from stagekit.kernels.matrices import CPU_BLOCKS, Blocks, blocks_for
+from stagekit.kernels.matrices import CPU_BLOCKS, Blocks, blocks_for, cpu_blocks_for
 from stagekit.kernels.sharing import checked_out
 
 
@@ -62,7 +62,7 @@ def batched_matmul(a: Any, b: Any, *, out: Any = None) -> Any:
     )
     batch, rows, columns = shapes[0][0], shapes[0][1], shapes[1][2]
     out = empty(a, (batch, rows, columns), dtype) if out is None else checked_out(out, apart=(a, b))
-    blocks = CPU_BLOCKS if is_on_cpu(a) else blocks_for(dtype, "ieee", rows * batch, columns)
+    blocks = cpu_blocks_for(rows, columns) if is_on_cpu(a) else blocks_for(dtype, "ieee", rows * batch, columns)
     kernel = batched_matmul_kernel(dtype, blocks)
     kernel[sk.cdiv(rows, blocks.rows), sk.cdiv(columns, blocks.columns), batch](a, b, out)
     return out

@@ -137,7 +137,7 @@ def matmul(
         else checked_out(out, *filter(is_array, operands), apart=(a, b))
     )
     kinds = tuple([(dtype_of(x), len(x.shape)) if is_array(x) else None for x in operands])
-    blocks = CPU_BLOCKS if is_on_cpu(a) else blocks_for(dtype, precision, rows, columns)
+    blocks = cpu_blocks_for(rows, columns) if is_on_cpu(a) else blocks_for(dtype, precision, rows, columns)
     finish = None if epilogue is None else settled(epilogue)
     kernel = matmul_kernel(dtype, dtype_of(out), (_strides(a), _strides(b)), finish, kinds, blocks, precision)
     kernel[sk.cdiv(rows, blocks.rows), sk.cdiv(columns, blocks.columns)](a, b, out, *operands)
@@ -162,6 +162,7 @@ def _is_by_rows(matrix: Any) -> bool:
 
 
 CPU_BLOCKS = Blocks(16, 32, 32, 32)
+LARGE_CPU_BLOCKS = Blocks(96, 96, 128, 256, 2)  # a warp has 12 rows; both factors fit the second cache
 
 BLOCKS = {
     "bytes": [Blocks(128, 128, 64, 128, 3), Blocks(64, 64, 64, 128, 3)],
@@ -182,6 +183,11 @@ def blocks_for(dtype: Dtype, precision: str, rows: int, columns: int) -> Blocks:
     kind = {1: "bytes", 2: "halves"}.get(dtype.itemsize) or _KINDS_OF_FLOAT32[precision]
     found = [each for each in BLOCKS[kind] if sk.cdiv(rows, each.rows) * sk.cdiv(columns, each.columns) >= _FEW]
     return found[0] if found else BLOCKS[kind][-1]
+
+
+def cpu_blocks_for(rows: int, columns: int) -> Blocks:
+    """Return the same for the CPU, where a product of few rows or columns would leave most of a large block idle."""
+    return LARGE_CPU_BLOCKS if min(rows, columns) > LARGE_CPU_BLOCKS.rows // 2 else CPU_BLOCKS
 
 
 # -- transposition ----------------------------------------------------------------------------------------------------------

@@ -13,8 +13,10 @@ from typing import Any
 import stagekit as sk
 from stagekit.lib.axes import held
 from stagekit.lib.conversion import Scratch, best_gap, strides_of, wait
+from stagekit.lib.cpu_products import cpu_product
 from stagekit.lib.fragments import INSTRUCTIONS, Sharing, in_memory, matrix_of, multiplied, sharing_for
 from stagekit.lib.layout import WARP, Digit, Layout, layout_of, mask_of
+from stagekit.lib.panels import kept
 from stagekit.lib.placing import layout_for
 from stagekit.lib.reductions import sum_dtype
 from stagekit.lib.shared import COLUMN, ROW, Matrix, new_matrix
@@ -43,12 +45,14 @@ def dot(a: Tile, b: Tile, acc: Tile | None = None, precision: str = "ieee", whol
     (m, k), n = a.shape, b.shape[1]
     memory = layout_for((m, n))
     total = sk.zeros((m, n), dtype) if acc is None else acc
-    sharing = None if sk._is_for_cpu() else _sharing(a, (m, n, k), precision, memory.threads, whole_rows=whole_rows)
+    if sk._is_for_cpu():
+        return cpu_product(a, b, total, whole_rows=whole_rows)
+    sharing = _sharing(a, (m, n, k), precision, memory.threads, whole_rows=whole_rows)
     if sharing is not None:
         return _by_warps(sharing, a, b, total)
     if found := _at_hand(a, b, memory, dtype):
         return total.at(found[0]).like(_HeldBlock(total.at(found[0]), *found[1:]).after(k))
-    layout = of_product((m, n), memory.threads, 1 if sk._is_for_cpu() else max(_VECTOR_BYTES // dtype.itemsize, 1))
+    layout = of_product((m, n), memory.threads, max(_VECTOR_BYTES // dtype.itemsize, 1))
     total = total.at(layout)
     left, right = (_Rows(each, layout, axis, dtype) for axis, each in enumerate((a.trans(), b)))
     wait(layout.threads)
@@ -83,14 +87,16 @@ def _by_warps(sharing: Sharing, a: Tile, b: Tile, total: Tile) -> Tile:
 @sk._kernel_only
 @sk._direct
 def shared(tile: Tile) -> Tile:
-    """Return the same tile with its elements in shared memory, for products that read them again and again, in either order.
+    """Return the same tile with its elements in shared memory, for products that read them again and again.
 
-    On the CPU, and where tensor cores do not multiply its dtype, the tile itself.
+    On a GPU, where tensor cores do not multiply its dtype, the tile itself.
     """
     if not isinstance(tile, Tile):
         sk.static_assert(False, f"shared takes a tile, got {tile!r}")
     is_factor = (tile.dtype.name, "ieee") in INSTRUCTIONS and tile.ndim == 2 and tile.dtype.itemsize == 2
-    if sk._is_for_cpu() or not is_factor or isinstance(tile.form, Matrix):
+    if sk._is_for_cpu() and tile.ndim == 2 and tile.dtype is not sk.bool_:
+        return kept(tile, sum_dtype(tile.dtype))
+    if not is_factor or isinstance(tile.form, Matrix):
         return tile
     strides = (ROW, COLUMN) if tile.layout.fastest_axis == 1 else (COLUMN, ROW)
     rows, columns = tile.shape if strides[0] == ROW else tile.shape[::-1]
@@ -179,7 +185,7 @@ class _Rows:
 def _at_hand(a: Tile, b: Tile, memory: Layout, dtype: sk.DType) -> tuple[Layout, _KeptRows, _KeptRows] | None:
     """Return the layout of a product whose operands are in shared memory as it needs them, and their rows; None for others."""
     left, right = matrix_of(a), matrix_of(b)
-    if left is None or right is None or a.dtype is not dtype or sk._is_for_cpu():
+    if left is None or right is None or a.dtype is not dtype:
         return None
     most = max(_VECTOR_BYTES // dtype.itemsize, 1)
     layout = of_product(memory.shape, memory.threads, most, is_apart=left.strides[1] == COLUMN)

@@ -13,8 +13,9 @@ Shared memory has a slot for each stage. While a round works on its slot, `cp.as
     round 0                 wait for slot 0; begin slot 2; work on slot 0
     round 1                 wait for slot 1; begin slot 0, on which nobody works any more; work on slot 1
 
-So each round has one barrier. Where the arrays are not known to lie on multiples of 16 bytes, and on the CPU, a round loads what
-it works on. Source: PTX ISA, "Data Movement and Conversion Instructions: cp.async".
+So each round has one barrier. Where the arrays are not known to lie on multiples of 16 bytes, a round loads what it works on.
+So it does on the CPU, where that goes to shared memory as products want it. Source: PTX ISA, "Data Movement and Conversion
+Instructions: cp.async".
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from typing import Any, NamedTuple
 
 import stagekit as sk
 from stagekit.lib.conversion import wait
-from stagekit.lib.layout import Layout, blocked, both
+from stagekit.lib.layout import Layout, blocked, both, mask_of
+from stagekit.lib.panels import Panel, new_panel
 from stagekit.lib.parts import Part
 from stagekit.lib.placing import is_int, layout_for
+from stagekit.lib.reductions import sum_dtype
 from stagekit.lib.shared import CHUNK_BYTES, COLUMN, ROW, Matrix, new_matrix
 from stagekit.lib.tile import Tile, Traced
 from stagekit.lib.weak import Guard, Ramp
@@ -50,6 +53,9 @@ def staged(numbers: Any, loads: Callable[[Any], Any], stages: int = 3) -> Any:
     if not is_int(stages) or not 2 <= stages <= MOST_STAGES:
         sk.static_assert(False, f"staged has 2 to {MOST_STAGES} stages, a compile-time int, got {stages!r}")
     at_any_round = start + step * sk.cuda.thread_idx("x")  # what holds for this holds for all
+    if sk._is_for_cpu():
+        panels = _panels_for(_parts_of(loads, at_any_round))
+        return LoadingRounds(numbers, loads) if panels is None else CopyingRounds(numbers, loads, panels)
     slots: list[Any] = [_slot_for(part, stages) for part in _parts_of(loads, at_any_round)]
     if any(slot is None for slot in slots):
         return LoadingRounds(numbers, loads)
@@ -80,6 +86,52 @@ class LoadingRounds:
     def __stagekit_turn__(self, number: Traced) -> Any:
         tiles = [sk.load(part) for part in _parts_of(self.loads, number)]
         return tuple(tiles) if len(tiles) > 1 else tiles[0]
+
+
+class CopyingRounds:
+    """Rounds on the CPU, which copy what they work on to where products read it."""
+
+    def __init__(self, numbers: Any, loads: Callable[[Any], Any], panels: list[Panel]) -> None:
+        self.numbers = numbers
+        self.loads = loads
+        self.panels = panels
+
+    def __stagekit_turn__(self, number: Traced) -> Any:
+        parts = _parts_of(self.loads, number)
+        wait(parts[0].pointers.layout.threads)  # for what was read in the last round
+        if _are_whole(parts):
+            _copy(self.panels, parts, is_masked=False)
+        else:
+            _copy(self.panels, parts, is_masked=True)
+        wait(parts[0].pointers.layout.threads)
+        tiles = [Tile((), layout_for(part.shape), panel) for part, panel in zip(parts, self.panels)]
+        return tuple(tiles) if len(tiles) > 1 else tiles[0]
+
+
+@sk._direct
+def _panels_for(parts: list[Part]) -> list[Panel] | None:
+    """Return memory for parts; None where it is not known how they lie, or what they have."""
+    forms = [form for part in parts for form in _forms(part)]
+    are_known = all(isinstance(form, kind) for form, kind in zip(forms, (Ramp, Guard) * len(parts)))
+    if not are_known or any(len(part.shape) != 2 or part.dtype is sk.bool_ for part in parts):
+        return None
+    return [new_panel(part.shape, _axis_of(part), part.dtype, sum_dtype(part.dtype)) for part in parts]
+
+
+def _axis_of(part: Part) -> int:
+    """Return the axis along which a part lies side by side, as far as is known."""
+    return next((axis for axis in (1, 0) if _forms(part)[0].is_contiguous(axis)), 1)
+
+
+@sk._direct
+def _copy(panels: list[Panel], parts: list[Part], *, is_masked: bool) -> None:
+    """Copy parts, with zeros where the array has no elements."""
+    for panel, part in zip(panels, parts):
+        layout = blocked(part.shape, part.pointers.layout.threads, 1, _axis_of(part))
+        ramp, inside = _forms(part)
+        masks = inside.elements(layout) if is_masked else [True] * layout.count
+        places = zip(ramp.elements(layout), masks, layout.valid())
+        panel.store([sk.load(place, mask=mask_of(both(exists, mask))) for place, mask, exists in places], layout)
 
 
 class ReadingAhead:
