@@ -115,7 +115,7 @@ def _groups(pattern: re.Pattern[str], report: str, count: int) -> tuple[str, ...
 
 # -- reports ----------------------------------------------------------------------------------------------------------
 
-_INSTRUCTION = re.compile(r"^\s+(?:@!?%p\d+\s+)?([a-z][\w.:]*)\s[^;]*;", re.MULTILINE)
+_INSTRUCTION = re.compile(r"^\s+(?:@!?%?\w+\s+)?([a-z][\w.:]*)\s[^;]*;", re.MULTILINE)
 
 
 @dataclass(frozen=True, repr=False)

@@ -38,7 +38,7 @@ MARKS = {  # of the PTX, by the name that allows it: what is there with it and n
     "division": "div.approx.f32",
     "root": "sqrt.approx.f32",
     "functions": "ex2.approx.f32",
-    "flush": ".ftz.f32",
+    "flush": " mul.rn.ftz.f32",
 }
 
 

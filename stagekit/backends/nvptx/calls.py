@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from stagekit.backends.errors import AsmMismatch
 from stagekit.backends.libdevice import add_libdevice
 from stagekit.backends.llvm.arith import literal
-from stagekit.backends.llvm.types import suffix
+from stagekit.backends.llvm.types import lanes_of, suffix
 from stagekit.backends.llvm.writer import APPROXIMATE, escape
+from stagekit.backends.nvptx import division
 from stagekit.backends.nvptx.natives import NATIVES
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.diagnostics import InternalError, StagekitError, counted
@@ -41,6 +42,8 @@ def emit_intrinsic(e: Emitter, op: ops.IntrinsicOp) -> None:
 def _llvm(e: Emitter, op: ops.IntrinsicOp, function: Llvm) -> str:
     args = [e.pair(v) for v in op.args]
     held = args[0][0] if args else e.type(op.result)
+    if e.has_few_divisions and division.is_division(op, e.fastmath):
+        return division.root(e.w, lanes_of(op.result.type), args[0][1])
     is_root = function.name == _ROOT and allows(e.fastmath, "root") and op.result.type.dtype is float32
     name, flags = function.name.replace("{T}", suffix(held)), e.w.flags + APPROXIMATE if is_root else ""
     return e.w.call(e.type(op.result), name, [*args, *function.immediates], flags=flags)

@@ -20,7 +20,7 @@ from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.blocks import branch, phi, when
 from stagekit.backends.llvm.types import lanes_of, memory_type, suffix, vector_of
 from stagekit.backends.llvm.writer import Writer, define_table
-from stagekit.backends.nvptx import caching, calls, loops, printf
+from stagekit.backends.nvptx import caching, calls, division, loops, printf
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.backends.shared_memory import alignment
 from stagekit.dtypes import DType
@@ -43,11 +43,20 @@ def _binary(e: Emitter, op: ops.Binary) -> None:
     if dtype is dtypes.bfloat16:
         e.operands[op.result] = _of_bfloats(e, op, a, b)
         return
+    if e.has_few_divisions and division.is_division(op, e.fastmath):
+        e.operands[op.result] = _quotient(e, op)
+        return
     if op.kind in ops.SHIFTS and dtype.bits == 64 and not 0 <= e.intervals[op.rhs].lo <= e.intervals[op.rhs].hi < 64:
         b = e.w.emit(f'call i64 asm "min.u64 $0, $1, 64;", "=l,l"(i64 {b})')
     if op.kind in ops.DIVISIONS and dtype.is_integer and min(e.intervals[op.lhs].lo, e.intervals[op.rhs].lo) >= 0:
         dtype = dtype.unsigned  # nothing is to be floored
     e.operands[op.result] = arith.binary(e.w, op.kind, dtype, lanes_of(op.lhs.type), a, b)
+
+
+def _quotient(e: Emitter, op: ops.Binary) -> str:
+    maker = e.intervals.maker_of(op.rhs)
+    shared = e.operands[maker.operand] if isinstance(maker, ops.Splat) else None
+    return division.divide(e.w, lanes_of(op.lhs.type), e.operands[op.lhs], e.operands[op.rhs], shared)
 
 
 def _of_bfloats(e: Emitter, op: ops.Binary, a: str, b: str) -> str:

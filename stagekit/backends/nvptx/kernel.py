@@ -9,7 +9,7 @@ from typing import Any
 
 from stagekit.backends.llvm import optimize
 from stagekit.backends.llvm.writer import Abilities, Module, Writer
-from stagekit.backends.nvptx import ptxas_faults
+from stagekit.backends.nvptx import division, ptxas_faults
 from stagekit.backends.nvptx.emit import RULES
 from stagekit.backends.nvptx.lineinfo import LineInfo
 from stagekit.backends.nvptx.shared import SharedPlan, plan_shared
@@ -103,7 +103,8 @@ def _llvm_text(fn: Function, entry: str, target: GpuTarget) -> tuple[str, Shared
     shared = plan_shared(fn, module)
     w = Writer(module)
     lines = LineInfo(fn, module) if fn.attribute("lineinfo") else None
-    e = Emitter(w, RULES, target, shared, fn.attribute("block"), fastmath, lines, Intervals(makers(fn.body).get))
+    intervals, are_few = Intervals(makers(fn.body).get), division.are_few(fn)
+    e = Emitter(w, RULES, target, shared, fn.attribute("block"), fastmath, lines, intervals, are_few)
     parameters = _bind_parameters(e, fn)
     e.run(fn.body)
     w.line("ret void")

@@ -37,8 +37,8 @@ Rules = Mapping[type[Op], Callable[["Emitter", Any], None]]
 @dataclass
 class Emitter:
     """operands: the LLVM operand of every value defined so far. block_threads: threads per axis, where they are fixed.
-    lines: records source lines, if asked for. intervals: what is known of integers at compile time. alignments: of addresses,
-    in bytes.
+    lines: records source lines, if asked for. intervals: what is known of integers at compile time. has_few_divisions: so few
+    that each is written out (`division.py`). alignments: of addresses, in bytes.
     """
 
     w: Writer
@@ -49,6 +49,7 @@ class Emitter:
     fastmath: Fastmath
     lines: LineInfo | None
     intervals: Intervals
+    has_few_divisions: bool
     operands: dict[Value, str] = field(default_factory=dict)
     alignments: dict[Value, int] = field(default_factory=dict)
 

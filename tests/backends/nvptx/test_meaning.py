@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from stagekit import dtypes
 from stagekit.backends import nvptx
 from stagekit.backends.llvm import optimize
+from stagekit.backends.nvptx import division
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, Builder, CompareKind, Function, Scalar, Space, Value
 from tests.backends.llvm.test_arith import host_machine
@@ -32,10 +33,46 @@ def run(fn: Function, *arguments: Any, capability: int = 80) -> None:
     emitted = nvptx.compile(fn, capability).llvm
     text = re.sub(r"addrspace\(\d\) ?|ptx_kernel |^target triple.*", "", emitted, flags=re.MULTILINE)
     text = re.sub(r"addrspacecast ptr (%\w+) to ptr", r"getelementptr i8, ptr \1, i64 0", text)
+    text = _with_divisions_of_llvm(text)
     copy = [_copied(a) for a in arguments]
     _call(text, 2, *copy)
     _call(text, optimize.LOOPS, *arguments)
     np.testing.assert_equal([_with_nan(a) for a in copy], [_with_nan(a) for a in arguments])
+
+
+_DIVISION = re.compile(
+    r'  (%\w+) = call (float|\{ float(?:, float)* \}) asm "([^"]*usual:[^"]*)", "[^"]+"\(([^)]*)\) nounwind memory\(none\)'
+)
+
+
+def _with_divisions_of_llvm(text: str) -> str:
+    """The text with `fdiv` and `llvm.sqrt` in place of the PTX that divides float32, lane by lane."""
+    text, count = _DIVISION.subn(_division_of_llvm, text)
+    return f"{text}\ndeclare float @llvm.sqrt.f32(float)\n" if count else text
+
+
+def _division_of_llvm(found: re.Match[str]) -> str:
+    name, held, ptx, operands = found.groups()
+    args = operands.split(", ")
+    results = held.count("float")
+    if ptx == division._rooting(results):
+        lanes = [f"call float @llvm.sqrt.f32({x})" for x in args]
+    elif ptx == division._inverting(results):
+        lanes = [f"fdiv float 1.0, {x.removeprefix('float ')}" for x in args]
+    else:
+        divisors = [b.removeprefix("float ") for b in args[results:]]
+        lanes = [f"fdiv {a}, {divisors[lane % len(divisors)]}" for lane, a in enumerate(args[:results])]
+    if held == "float":
+        return f"  {name} = {lanes[0]}"
+    lines, packed = [], "poison"
+    for lane, formula in enumerate(lanes):
+        whole = name if lane == results - 1 else f"{name}_all{lane}"
+        lines += [
+            f"  {name}_{lane} = {formula}",
+            f"  {whole} = insertvalue {held} {packed}, float {name}_{lane}, {lane}",
+        ]
+        packed = whole
+    return "\n".join(lines)
 
 
 def _copied(argument: Any) -> Any:
