@@ -206,13 +206,15 @@ class Sums:
 
 def _varying(every: Sequence[Op]) -> set[Value]:
     """Return the values that may differ between the threads of a block."""
-    found: set[Value] = set()
+    found = {value for op in every if _is_of_each_thread(op) for value in op.results}
     known = -1
     while known != len(found):
         known = len(found)
         for op in every:
-            if _is_of_each_thread(op) or not found.isdisjoint(op.operands()):
+            if not found.isdisjoint(op.operands()):
                 found.update(op.results)
+            if not op.BODY_FIELDS:
+                continue
             decided = not found.isdisjoint(flow.deciders(op))
             found.update(target for source, target in flow.edges(op) if decided or source in found)
             if decided and isinstance(op, ops.For):

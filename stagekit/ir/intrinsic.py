@@ -263,6 +263,16 @@ class Intrinsic:
 
     def lowering(self, target: str, arg_types: tuple[Type, ...], *, fastmath: Fastmath) -> Lowering:
         """Return how `target` does this for these argument types."""
+        key = target, arg_types, fastmath
+        if key not in self._lowerings:
+            self._lowerings[key] = self._lowering(target, arg_types, fastmath)
+        return self._lowerings[key]
+
+    @functools.cached_property
+    def _lowerings(self) -> dict[Any, Lowering]:
+        return {}
+
+    def _lowering(self, target: str, arg_types: tuple[Type, ...], fastmath: Fastmath) -> Lowering:
         fast = self.lower_fast.get(target) if allows(fastmath, self.relaxed_by) else None
         dtype: Any = _key_dtype(arg_types)  # None is in no table
         for table in (fast, self.lower[target]):

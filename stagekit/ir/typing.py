@@ -343,11 +343,14 @@ _ELEMENTWISE: dict[type[Op], tuple[Any, ...]] = {
 }
 """Per op that may be done to vectors, the rule for scalars and what it is given: the kind of the op, types of values."""
 
+_BY_OPERANDS: list[type[Op]] = [*_ELEMENTWISE, ops.Splat, ops.Extract]
+
 KINDS: dict[type[Op], Callable[[Any], Any]] = {
     cls: operator.attrgetter("mnemonic", *cls.ATTRIBUTE_FIELDS, *(f"{name}.type" for name, _ in cls.OPERAND_FIELDS))
-    for cls in _ELEMENTWISE
+    for cls in _BY_OPERANDS
 }
-"""Per such op, what decides what its results must be: its attributes and the types of its operands. Many ops agree in it."""
+KINDS[ops.IntrinsicOp] = lambda op: (op.spec, op.params, types_of(op.args))
+"""Per op, what decides what its results must be: its attributes and the types of its operands. Many ops agree in it."""
 
 ANSWERS: dict[type[Op], Rule] = {cls: _by_lanes(cls, rule) for cls, (rule, *_) in _ELEMENTWISE.items()}
 """Per such op, its result types by kind and types: what the builder knows before there is an op."""

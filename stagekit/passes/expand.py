@@ -100,7 +100,12 @@ def _takes_vectors(expansion: Expand, op: IntrinsicOp) -> bool:
 def _is_straight(expansion: Expand, types: tuple[Type, ...], params: tuple[Any, ...]) -> bool:
     builder, args = Builder(UNKNOWN), tuple(map(Value, types))
     expansion.build(builder, args, params)
-    return all(is_elementwise(op) or isinstance(op, Constant) for op in builder.current.ops)
+    return all(is_elementwise(op) or isinstance(op, Constant) or _is_of_one_lane(op) for op in builder.current.ops)
+
+
+def _is_of_one_lane(op: Op) -> bool:
+    """Return whether `op` is an instruction that computes one number, of which `scalarize` makes one for each lane."""
+    return isinstance(op, InlineAsm) and not op.has_side_effects and len(op.results) == 1
 
 
 def _lane_by_lane(op: IntrinsicOp, builder: Builder) -> tuple[Value, ...]:

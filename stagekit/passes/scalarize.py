@@ -53,6 +53,7 @@ _KEPT: dict[type[Op], Callable[[Any, PassContext], bool]] = {
         or (unpacks_float8(op.operand.type, context.capability) and op.result.type.dtype in _FLOATS)
     ),
     ops.Bitcast: lambda op, _: op.operand.type.dtype in _HELD and op.result.type.dtype in _HELD,
+    ops.InlineAsm: lambda op, _: False,
     ops.IntrinsicOp: lambda op, context: (
         op.args[0].type.dtype in (float32, float64) and isinstance(lowering(op, context), Llvm)
     ),
@@ -131,13 +132,13 @@ class _Scalarizer(Rewriter):
 
     def op(self, op: Op) -> None:
         self.builder.loc = op.loc
-        if op.BODY_FIELDS or op.is_terminator:
+        if op.is_terminator or (op.BODY_FIELDS and op.bodies()):
             lists = {name: self.passed(getattr(op, name)) for name, kind in op.OPERAND_FIELDS if kind == "operand_list"}
             super().op(op.replace(**lists, results=self.defined(op.results)))
         elif not self.vectors.isdisjoint((*op.operands(), *op.results)):
             _RULES.get(type(op), _elementwise)(self, op)
         else:
-            super().op(op)
+            self.simple(op)
 
 
 def _constant(s: _Scalarizer, op: ops.Constant) -> None:
