@@ -254,6 +254,63 @@ atomic_add_pair = define(
 )
 
 
+# -- two words at once ------------------------------------------------------------------------------------------------
+
+
+def _as_128_bits(verb: str) -> Expand:
+    """Return the lowering to one instruction of PTX, which takes a register of two words. verb: `exch` or `cas`."""
+
+    def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Results:
+        pointer, *values = args
+        assert isinstance(pointer.type, Pointer)
+        order, scope = params
+        if order == "seq_cst":  # PTX has it as a fence in front
+            b.call(by_name("fence"), (), (order, scope))
+        sem = "acq_rel" if order == "seq_cst" else order
+        names = ["expected", "new"][-len(values) // 2 :]
+        made = [f"mov.b128 {name}, {{${3 + 2 * k}, ${4 + 2 * k}}};" for k, name in enumerate(names)]
+        step = f"atom.{sem}.{_PTX_SCOPES[scope]}.{pointer.type.space.value}.{verb}.b128 old, [$2], {', '.join(names)};"
+        text = f"{{ .reg .b128 old, {', '.join(names)}; {' '.join(made)} {step} mov.b128 {{$0, $1}}, old; }}"
+        constraints = f"=l,=l,l,{'l,' * len(values)}~{{memory}}"
+        return b.asm(text, constraints, tuple(args), (values[0].type,) * 2, has_side_effects=True, host=None)
+
+    return Expand(build)
+
+
+def _wide(name: str, native: Native, verb: str, doc: str, *values: str) -> Intrinsic:
+    """Define an operation on two neighbouring 64-bit integers in one indivisible step."""
+    return define(
+        name=name,
+        args=("pointer", *values),
+        sigs=tuple(
+            sig([Pointer(d, s), *[d] * len(values)], d, d) for d in (dtypes.int64, dtypes.uint64) for s in _SPACES
+        ),
+        params=(order_param(*ORDERS), SCOPE),
+        effects=frozenset({Effect.READ, Effect.WRITE}),
+        lower={**dict.fromkeys(TARGETS, native), "cuda": _as_128_bits(verb)},
+        min_capability=90,
+        doc=f"{doc}, both in one indivisible step; the first lies at a multiple of 16 bytes. Returns both elements from before.",
+        source=f"PTX ISA, atom.{verb}.b128",
+    )
+
+
+atomic_exchange_pair = _wide(
+    "atomic_exchange_pair",
+    Native.ATOMIC_EXCHANGE_PAIR,
+    "exch",
+    "Replace two neighbouring 64-bit integers",
+    "first",
+    "second",
+)
+atomic_cas_pair = _wide(
+    "atomic_cas_pair",
+    Native.ATOMIC_CAS_PAIR,
+    "cas",
+    "Replace two neighbouring 64-bit integers by `first` and `second` if they equal the two expected ones",
+    *("expected_first", "expected_second", "first", "second"),
+)
+
+
 _ACCESSED = (*dtypes.INTEGER_DTYPES, *dtypes.FLOAT_DTYPES)
 _PLACES = [Pointer(dtype, space) for dtype in _ACCESSED for space in _SPACES]
 

@@ -103,6 +103,8 @@ class Native(Enum):
     ATOMIC_INC = "atomic_inc"  # args: pointer, limit -> old value
     ATOMIC_DEC = "atomic_dec"
     ATOMIC_CAS = "atomic_cas"  # args: pointer, expected, desired -> old value
+    ATOMIC_EXCHANGE_PAIR = "atomic_exchange_pair"  # args: pointer, two values -> the two old ones; of 128 bits together
+    ATOMIC_CAS_PAIR = "atomic_cas_pair"  # args: pointer, two expected, two desired -> the two old values
     FENCE = "fence"  # params: order, scope
     WARP_PRODUCT = (
         "warp_product"  # of fragments; the record's name says which. The interpreter's own, as are those below

@@ -211,6 +211,87 @@ def test_narrow_floats_are_added_by_one_instruction(dtype, since, capability):
         assert (f"noftz.{dtype.short} " in ptx) == (capability >= since)
 
 
+@sk.jit
+def swap_pairs(cells, olds, order: sk.constexpr):
+    i = sk.cuda.block_idx("x") * sk.cuda.block_dim("x") + sk.cuda.thread_idx("x")
+    held = sk.alloc_shared(2, cells.dtype, align=16)
+    if sk.cuda.thread_idx("x") == 0:
+        held[0] = held[1] = cells.dtype(0)
+    sk.syncthreads()
+    olds[0, i], olds[1, i] = sk.atomic_exchange_pair(cells.ptr, i + 1, (i + 1) * (i + 1), order=order)
+    for place in (cells.ptr_to(2), held.ptr):
+        first, second = cells.dtype(0), cells.dtype(0)  # a count and its square, which always change together
+        is_done = False
+        while not is_done:
+            a, b = sk.atomic_cas_pair(place, first, second, first + 1, second + 2 * first + 1, order=order)
+            is_done = a == first and b == second
+            first, second = a, b
+    sk.syncthreads()
+    if i == 0:
+        cells[4], cells[5] = held[0], held[1]
+
+
+@each_place
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_pairs_of_words_change_together(place, dtype):
+    for order, kernel in (
+        ("relaxed", swap_pairs),
+        ("seq_cst", swap_pairs),
+        ("acq_rel", sk.compile(swap_pairs.specialize(order="acq_rel"), "interp")),
+    ):
+        if kernel is not swap_pairs and place is not on_cpu:
+            continue
+        cells, olds = run(
+            place,
+            kernel[4, 32],
+            [np.zeros(6, dtype), np.zeros((2, 128), dtype)],
+            *([order] if kernel is swap_pairs else []),
+        )
+        with cell(order):
+            assert cells[2:].tolist() == [128, 128**2, 32, 32**2]
+            assert (olds[0] ** 2 == olds[1]).all()
+            assert sorted([*olds[0].tolist(), int(cells[0])]) == list(range(129))
+            assert cells[0] ** 2 == cells[1]
+
+
+def test_pairs_of_words_are_one_instruction_since_hopper():
+    kernel = swap_pairs.specialize(
+        cells=sk.Tensor((None,), sk.uint64), olds=sk.Tensor((2, None), sk.uint64), order="acq_rel"
+    )
+    ptx = kernel.compile("cuda", capability=90).stages["ptx"]
+
+    ptxas.assemble(ptx)
+    assert "atom.acq_rel.gpu.global.exch.b128" in ptx
+    assert "atom.acq_rel.gpu.shared.cas.b128" in ptx
+    assert ".version 8.3" in ptx
+    with pytest.raises(sk.StagekitError, match=r"9\.0"):
+        kernel.compile("cuda", capability=89)
+
+
+@sk.jit
+def race_with_half(cells, is_plain: sk.constexpr):
+    i = sk.cuda.thread_idx("x")
+    if i == 0:
+        sk.atomic_exchange_pair(cells.ptr, 1, 2)
+    elif is_plain:
+        cells[1] = 5
+    else:
+        sk.atomic_exchange_pair(cells.ptr, 3, 4)
+
+
+def test_the_sanitizer_sees_both_words_and_where_they_lie():
+    memory = np.zeros(5, np.uint64)
+    aligned = memory[memory.ctypes.data % 16 // 8 :][:4]
+    watch = sk.sanitize(race_with_half)
+    watch[1, 2](aligned, False)
+    with pytest.raises(sk.StagekitError, match="WARP_RACE"):
+        watch[1, 2](aligned, True)
+    with pytest.raises(sk.StagekitError, match="MISALIGNED_ACCESS"):
+        watch[1, 1](aligned[1:], False)
+    with pytest.raises(sk.StagekitError, match="OUT_OF_BOUNDS"):
+        watch[1, 1](aligned[:1], False)
+
+
 def test_integer_atomics_are_single_instructions():
     kernel = on_global.specialize(
         **{n: sk.Tensor((None,), sk.uint32) for n in ("cells", "values", "olds")}, atomic=sk.atomic_max

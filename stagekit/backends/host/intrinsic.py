@@ -17,6 +17,7 @@ from stagekit.backends.host.pointers import address_of, elementwise, full_vector
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import Lanes, llvm_type, scalar_type, suffix
+from stagekit.backends.llvm.writer import Writer
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, Extern, Llvm, Native, Pointer, Scalar, Space, ops
@@ -44,6 +45,36 @@ def emit_atomic(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
         lambda scalars: _update(warp, op, native, scalars[0], scalars[1:]),
     )
     warp[op.result] = Varying(old or "zeroinitializer", unknown(dtype))
+
+
+def emit_atomic_pair(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+    """Write a step on two neighbouring words as one on an integer of 128 bits."""
+    pointer, order, w = op.args[0].type, _order(op), warp.w
+    assert isinstance(pointer, Pointer)
+
+    def step(scalars: list[str]) -> str:
+        place, *words = scalars
+        *expected, new = [_joined(w, *pair) for pair in zip(words[::2], words[1::2], strict=True)]
+        if pointer.space is Space.SHARED:
+            old = w.emit(f"load i128, ptr {place}, align 16")
+            if expected:
+                new = w.emit(f"select i1 {w.emit(f'icmp eq i128 {old}, {expected[0]}')}, i128 {new}, i128 {old}")
+            w.line(f"store i128 {new}, ptr {place}, align 16")
+            return old
+        if not expected:
+            return w.emit(f"atomicrmw xchg ptr {place}, i128 {new} {order}, align 16")
+        found = w.emit(f"cmpxchg ptr {place}, i128 {expected[0]}, i128 {new} {order} {_if_failed(order)}, align 16")
+        return w.emit(f"extractvalue {{ i128, i1 }} {found}, 0")
+
+    old = for_each_lane(warp, warp.mask, [per_lane(warp, arg.type, warp[arg]) for arg in op.args], "i128", step)
+    wide, narrow = f"<{LANES} x i128>", f"<{LANES} x i64>"
+    for result, text in zip(op.results, (old, w.emit(f"lshr {wide} {old}, splat (i128 64)")), strict=True):
+        warp[result] = Varying(w.emit(f"trunc {wide} {text} to {narrow}"), unknown(pointer.dtype))
+
+
+def _joined(w: Writer, low: str, high: str) -> str:
+    wide = w.emit(f"shl i128 {w.emit(f'zext i64 {high} to i128')}, 64")
+    return w.emit(f"or i128 {wide}, {w.emit(f'zext i64 {low} to i128')}")
 
 
 def emit_atomic_load(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
@@ -81,6 +112,11 @@ def _order(op: ops.IntrinsicOp) -> str:
     return "monotonic" if order == "relaxed" else order
 
 
+def _if_failed(order: str) -> str:
+    """Return the order of a swap that finds something else, and so only reads."""
+    return {"acq_rel": "acquire", "release": "monotonic"}.get(order, order)
+
+
 def _update(warp: Warp, op: ops.IntrinsicOp, native: Native, place: str, values: list[str]) -> str:
     """Write one lane's step; return the old value."""
     pointer, order = op.args[0].type, _order(op)
@@ -89,8 +125,7 @@ def _update(warp: Warp, op: ops.IntrinsicOp, native: Native, place: str, values:
         return _plain_update(warp, native, pointer.dtype, place, values)
     w, held = warp.w, scalar_type(pointer.dtype)
     if native is Native.ATOMIC_CAS:
-        failed = {"acq_rel": "acquire", "release": "monotonic"}.get(order, order)
-        pair = w.emit(f"cmpxchg ptr {place}, {held} {values[0]}, {held} {values[1]} {order} {failed}")
+        pair = w.emit(f"cmpxchg ptr {place}, {held} {values[0]}, {held} {values[1]} {order} {_if_failed(order)}")
         return w.emit(f"extractvalue {{ {held}, i1 }} {pair}, 0")
     return w.emit(f"atomicrmw {arith.atomic_operation(native, pointer.dtype)} ptr {place}, {held} {values[0]} {order}")
 
@@ -248,6 +283,7 @@ _NATIVES: dict[Native, Callable[[Warp, ops.IntrinsicOp, Native], None]] = {
     Native.MATCH_ANY: collective.emit_match_any,
     Native.ACTIVE_MASK: collective.emit_active_mask,
     **{native: emit_atomic for native in Native if native.value.startswith("atomic_")},
+    **dict.fromkeys((Native.ATOMIC_EXCHANGE_PAIR, Native.ATOMIC_CAS_PAIR), emit_atomic_pair),
     Native.ATOMIC_LOAD: emit_atomic_load,
     Native.ATOMIC_STORE: emit_atomic_store,
 }

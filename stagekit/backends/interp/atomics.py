@@ -8,6 +8,7 @@ Lanes that hit different elements go together. Where many lanes share few elemen
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from stagekit.backends.interp.access import read, touches, write
 from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.program import Built, Compiler
-from stagekit.backends.interp.team import Access, Team, Values
+from stagekit.backends.interp.team import Access, Team, Touch, Values
 from stagekit.frozen import frozen
 from stagekit.ir import BinaryKind, Native, ops, semantics
 
@@ -167,3 +168,48 @@ def build_atomic(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
         values[result] = found
 
     return (step,)
+
+
+def build_pair(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
+    """Build the step of an atomic on two neighbouring words, of one lane after the other."""
+    first = dataclasses.replace(c.access(op, "atomic", op.args[0]), align=16, covers=2)
+    second = dataclasses.replace(first, align=None, covers=1)
+    results, (pointer, *operands) = c.numbers(op.results), c.numbers(op.args)
+
+    def step(values: Values, team: Team) -> None:
+        fence_first(team, first)
+        given = [team.spread(values[n]) for n in operands]
+        found = np.zeros((2, team.lanes), first.dtype.numpy)
+        low = list(touches(team, values[pointer], team.mask, first))
+        here = np.zeros(team.lanes, np.bool_)
+        for touch in low:
+            here[touch.lane_numbers] = True
+        high = list(touches(team, values[pointer] + np.int64(1), here, second)) if low else []
+        for touch, value in [(touch, given[-2]) for touch in low] + [(touch, given[-1]) for touch in high]:
+            for watcher in team.launch.watchers:
+                watcher.access(touch, touch.pick(value))
+        places, others = _by_lane(low), _by_lane(high)
+        is_written = np.zeros(team.lanes, np.bool_)
+        for lane in sorted(places.keys() & others.keys()):
+            words = [places[lane], others[lane]]
+            old = [elements[index] for elements, index in words]
+            expected, new = [[each[lane] for each in pair] for pair in (given[:-2], given[-2:])]
+            found[:, lane], is_written[lane] = old, not expected or expected == old
+            for (elements, index), number in zip(words, new if is_written[lane] else ()):
+                elements[index] = number
+            team.launch.writes += int(is_written[lane] and old != new)
+        for touch in (*low, *high):
+            for watcher in team.launch.watchers:
+                watcher.updated(touch, touch.pick(is_written))
+        values[results[0]], values[results[1]] = found
+
+    return (step,)
+
+
+def _by_lane(touched: list[Touch]) -> dict[int, tuple[Array, int]]:
+    """Return, for each lane, the elements that it touches some of, and which."""
+    return {
+        int(lane): (touch.view.elements, int(index))
+        for touch in touched
+        for lane, index in zip(touch.lane_numbers, touch.indices())
+    }

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stagekit.backends.interp.atomics import ATOMICS, build_atomic, build_load, build_store
+from stagekit.backends.interp.atomics import ATOMICS, build_atomic, build_load, build_pair, build_store
 from stagekit.backends.interp.findings import AbsentLaneRead, LaneNotHere, LaneOutsideMask, MasksDiffer
 from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.program import Arrive, Builders, Built, Compiler, Running, Step, native_of
@@ -275,6 +275,7 @@ NATIVES: dict[Native, NativeBuilder] = {
     Native.MATCH_ANY: _of_team(_match_any),
     Native.ACTIVE_MASK: _of_team(lambda team: team.from_warps(bit_sets(team.active_rows())[:, None])),
     **dict.fromkeys(ATOMICS, build_atomic),
+    **dict.fromkeys((Native.ATOMIC_EXCHANGE_PAIR, Native.ATOMIC_CAS_PAIR), build_pair),
     Native.ATOMIC_LOAD: build_load,
     Native.ATOMIC_STORE: build_store,
     Native.WARP_PRODUCT: _of_whole_warps(build_product),

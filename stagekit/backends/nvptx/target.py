@@ -19,6 +19,9 @@ _OLDEST_PTX = {
     75: 80, 80: 80, 86: 80, 87: 80, 89: 80, 90: 80, 100: 86, 103: 88, 110: 90, 120: 87, 121: 88,
 }  # fmt: skip
 
+_NEWER_PTX = {".b128": 83}
+"""The oldest version that has what stands in inline PTX, where that is newer: drivers of CUDA 12.3 for registers of 128 bits."""
+
 _SHARED_LIMIT_KIB = {
     75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99,
 }  # fmt: skip
@@ -57,7 +60,8 @@ class GpuTarget:
     def assemble(self, text: str, pipeline: optimize.Pipeline) -> str:
         """Compile a module in LLVM text to PTX."""
         module = optimize.parse(text, llvm.create_context())
-        machine = _machine(self.cpu, self.ptx_version)
+        needed = [version for mark, version in _NEWER_PTX.items() if mark in text]
+        machine = _machine(self.cpu, max([self.ptx_version, *needed]))
         optimize.run(module, machine, pipeline)
         return str(machine.emit_assembly(module))
 
