@@ -388,7 +388,7 @@ def test_a_block_of_one_thread_waits_for_nobody(function):
     assert sk.jit(function).specialize(BLOCK=1, **arrays).trace().waits == ()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data(), st.sampled_from([1, 3, 32, 33, 100, 1024, 1500]))
 def test_any_order_of_accesses_is_that_of_numpy(data, block):
     """Each statement reads one affine place and writes another; NumPy does the same one after the other."""
@@ -581,7 +581,7 @@ def doubled_rows(A: ROWS, B: ROWS, row, BLOCK: sk.constexpr):
 
 
 @pytest.mark.parametrize("target", ["cpu", "interp"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data(), block=st.sampled_from([5, 33, 100]))
 def test_arrays_with_gaps_between_their_rows_may_overlap_in_any_way(data, block, target):
     memory = np.arange(12 * block, dtype=np.int32)

@@ -25,7 +25,7 @@ from tools.fuzz.fuzzers import FUZZERS
 from tools.fuzz.harness import CORPUS, NotACase, Problem, kept, problems_of, run, shrink
 
 TARGETS = ("interp", "cpu")
-SHORT = {"staging": 20, "arithmetic": 4, "parallel": 8, "blocks": 60, "races": 60}
+SHORT = {"staging": 20, "arithmetic": 4, "parallel": 8, "blocks": 25, "races": 40}
 LONG = {"staging": 5000, "arithmetic": 500, "parallel": 1000, "blocks": 5000, "races": 20_000}
 MOST_SECONDS = 10.0  # of a short run
 
