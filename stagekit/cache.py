@@ -45,6 +45,7 @@ from stagekit import config
 from stagekit.artifact import Artifact, RecordSite
 from stagekit.diagnostics import Diagnostic, InternalError, Loc, is_huge, warn
 from stagekit.dtypes import ALL_DTYPES, EXTENSION, DType
+from stagekit.forks import importing
 from stagekit.frozen import frozen
 from stagekit.hostexpr import HostOp, Slot
 from stagekit.signature import (
@@ -85,7 +86,8 @@ def entry_name(kind: str, *words: str) -> str:
 
 def sha256(data: bytes) -> Any:
     """Return the digest of `data` so far, as `hashlib` does, whose import takes 3 ms that only the disk needs."""
-    import hashlib
+    with importing:
+        import hashlib
 
     return hashlib.sha256(data)
 

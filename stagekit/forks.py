@@ -3,6 +3,7 @@
     lock = new_lock()             reentrant; free in a child, unless the thread that forks holds it itself
     table = Once()                entries that are made when they are first asked for
     hold_while_forking(lock)      no thread holds it when the child starts: for code that a fork must not stop half-way
+    with importing: import x      a module that a function imports, which a child would wait for if it were half imported
 
 What these locks guard is changed in one step at the end, so the child finds it whole, and does unfinished work anew.
 """
@@ -55,12 +56,24 @@ def _free_locks() -> None:
 
 def hold_while_forking(lock: AbstractContextManager[Any]) -> None:
     """Have every fork take this lock before, and release it after, in both processes."""
+    taken: list[object] = []  # a fork that is waiting for another lock while this one is registered has not taken it
+
+    def take() -> None:
+        taken.append(lock.__enter__())
 
     def release() -> None:
-        lock.__exit__(None, None, None)
+        if taken:
+            taken.pop()
+            lock.__exit__(None, None, None)
 
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=lock.__enter__, after_in_parent=release, after_in_child=release)
+        os.register_at_fork(before=take, after_in_parent=release, after_in_child=release)
+
+
+importing = threading.RLock()
+"""Held while a function of this package imports a module: CPython does not free the locks of modules in a child."""
+
+hold_while_forking(importing)
 
 
 if hasattr(os, "register_at_fork"):

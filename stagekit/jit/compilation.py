@@ -20,6 +20,7 @@ from stagekit import config
 from stagekit.artifact import Artifact
 from stagekit.cache import NotPlain, from_bytes, open_store, read_or_make, sha256, to_bytes, to_plain
 from stagekit.diagnostics import Loc
+from stagekit.forks import importing
 from stagekit.frontend.traced import Traced
 from stagekit.intrinsics import all_intrinsics
 from stagekit.ir import Function, ops, walk
@@ -35,9 +36,10 @@ DEFAULT_CAPABILITY = 90  # for looking at PTX where there is no GPU
 
 def lower_for(traced: Traced, target: str, capability: int) -> Function:
     """Run the passes of `target` on a traced kernel."""
-    from stagekit.backends.shared_memory import refuse_for_every_gpu
-    from stagekit.passes import PassContext
-    from stagekit.passes.pipeline import hooks_from_config, lower
+    with importing:
+        from stagekit.backends.shared_memory import refuse_for_every_gpu
+        from stagekit.passes import PassContext
+        from stagekit.passes.pipeline import hooks_from_config, lower
 
     fn = traced.function
     context = PassContext(
@@ -51,8 +53,9 @@ def lower_for(traced: Traced, target: str, capability: int) -> Function:
 @repeated_deeply
 def cuda_artifact(traced: Traced, capability: int) -> Artifact:
     """Compile PTX for one compute capability (times ten)."""
-    from stagekit.backends import nvptx
-    from stagekit.passes.pipeline import dump_from_config
+    with importing:
+        from stagekit.backends import nvptx
+        from stagekit.passes.pipeline import dump_from_config
 
     fn = lower_for(traced, "cuda", capability)
     code = nvptx.compile(fn, capability)
@@ -75,8 +78,9 @@ def cuda_artifact(traced: Traced, capability: int) -> Artifact:
 @repeated_deeply
 def cpu_artifact(traced: Traced, block: tuple[int, int, int]) -> Artifact:
     """Compile an object file for this machine and one block size."""
-    from stagekit.backends.host import compiler
-    from stagekit.passes.pipeline import dump_from_config
+    with importing:
+        from stagekit.backends.host import compiler
+        from stagekit.passes.pipeline import dump_from_config
 
     fn = lower_for(traced, "cpu", 0)
     code = compiler.compile(fn, block)
@@ -111,7 +115,8 @@ def _artifact(traced: Traced, fn: Function, **of_target: Any) -> Artifact:
 
 def load_cpu(artifact: Artifact, constexprs: Mapping[str, Any], traced: Traced) -> Kernel:
     """Put an object file into this process. traced: what it was compiled from."""
-    from stagekit.backends.host.target import load
+    with importing:
+        from stagekit.backends.host.target import load
 
     loaded = load(artifact.code, artifact.entry)
     place_of = functools.partial(_place_of_op, traced)
@@ -126,7 +131,8 @@ def _place_of_op(traced: Traced, number: int) -> Loc:
 
 def load_cuda(artifact: Artifact, constexprs: Mapping[str, Any]) -> Kernel:
     """Make a kernel whose module is loaded at its first launch on each device."""
-    from stagekit.runtime.cuda import CudaKernel
+    with importing:
+        from stagekit.runtime.cuda import CudaKernel
 
     return CudaKernel(artifact, constexprs)
 
@@ -144,7 +150,10 @@ def read_or_compile(
     words = _words(traced) if open_store() else None
     if words is None:
         return make(), False
-    from stagekit.backends import toolchain  # here, since it brings LLVM, which an import of this package does not need
+    with importing:
+        from stagekit.backends import (
+            toolchain,  # here, since it brings LLVM, which an import of this package does not need
+        )
 
     return read_or_make("code", (*words, target, *map(str, made_for), *toolchain.identity(target)), make, _read, _write)
 
@@ -179,7 +188,8 @@ def _write(artifact: Artifact) -> bytes | None:
     """Return the artifact as bytes, with the digest of libdevice's file where the code contains parts of it."""
     notes: dict[str, Any] = {}
     if "__nv_" in artifact.stages.get("llvm", ""):
-        from stagekit.backends import libdevice
+        with importing:
+            from stagekit.backends import libdevice
 
         path = libdevice.library_path()
         notes = {"library": path, "library_digest": _digest_of_file(path)}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 from stagekit.artifact import Artifact, Style
 from stagekit.diagnostics import OfEach, StagekitError, conceal, hide_frames
 from stagekit.display import Listing, table
+from stagekit.forks import importing
 from stagekit.frontend.parameters import Parameters
 from stagekit.frontend.traced import Traced
 from stagekit.jit.history import History
@@ -337,7 +338,8 @@ class Launchable(ABC):
 
         Beside it stands how long registers live; of a kernel with `lineinfo=True` the lines of the source instead.
         """
-        from stagekit.backends import ptxas
+        with importing:
+            from stagekit.backends import ptxas
 
         return Listing(ptxas.disassemble(ptxas.assemble(self.ptx).cubin))
 
@@ -372,7 +374,8 @@ class Launchable(ABC):
         That are lines where a variable widened, lines that compute in float64, barriers that the order of a block-level kernel's
         statements needs, and which launches this entry is for, if the kernel has several.
         """
-        from stagekit.backends.ptxas import report
+        with importing:
+            from stagekit.backends.ptxas import report
 
         variant = self._shown()
         return report(

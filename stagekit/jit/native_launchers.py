@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from stagekit.diagnostics import StagekitError, shown
-from stagekit.forks import new_lock
+from stagekit.forks import importing, new_lock
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.state import holds
 from stagekit.frozen import frozen
@@ -206,8 +206,9 @@ def code_for(kernel: Kernel, signature: Signature | None, shape: CallShape, part
 
     None where there can be none. signature: the kernel's own if left out.
     """
-    from stagekit.backends import launcher
-    from stagekit.backends.host.target import load
+    with importing:
+        from stagekit.backends import launcher
+        from stagekit.backends.host.target import load
 
     if not all(map(_is_native, shape.parameters)):
         return None
@@ -237,8 +238,8 @@ def code_for(kernel: Kernel, signature: Signature | None, shape: CallShape, part
 
 
 def _call_parameter(parameter: LaunchParameter) -> CallParameter:
-    from stagekit.backends.launcher import CallParameter
-
+    with importing:
+        from stagekit.backends.launcher import CallParameter
     parts = tuple(map(_call_parameter, parameter.parts or ()))
     holder = "" if parameter.parts is None else _holder(parameter.expected)
     constant = None if holder else _constant(parameter)
@@ -264,7 +265,8 @@ def _constant(parameter: LaunchParameter) -> int | None:
 
 def provide_support() -> None:
     """Load the machine code that all launchers call."""
-    from stagekit.backends.launcher import load_support
+    with importing:
+        from stagekit.backends.launcher import load_support
 
     if not native_process.is_available():
         return

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, overloa
 
 from stagekit import config
 from stagekit.diagnostics import counted, hide_frames
+from stagekit.forks import importing
 from stagekit.frontend.errors import BadOption, NotAFunction, SpecializeError
 from stagekit.frontend.tracer import suggest
 from stagekit.jit.launchable import ForwardingKernel, Launchable, specializes
@@ -162,7 +163,8 @@ def sanitize(kernel: Any = None, **options: Unpack[SanitizeOptions]) -> Any:
     """
     if kernel is not None and not issubclass(type(kernel), Launchable):
         raise SpecializeError(NotAFunction("sanitize", describe(kernel), "give a kernel, or use `with sk.sanitize():`"))
-    from stagekit.backends.interp import Checks, Options, Schedule
+    with importing:
+        from stagekit.backends.interp import Checks, Options, Schedule
 
     check_options("sanitize", options, _RULES)
     given: dict[str, Any] = {**_DEFAULTS, **options}

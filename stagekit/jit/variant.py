@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import LIBRARY, shown
 from stagekit.dtypes import DType, float64
-from stagekit.forks import Once
+from stagekit.forks import Once, importing
 from stagekit.frontend.parameters import ArgType, StructureArg
 from stagekit.frontend.traced import Traced
 from stagekit.hostexpr import Evaluator, compile_expressions
@@ -163,8 +163,9 @@ class Variant:
 
     def checked(self, options: Options | None) -> InterpKernel:
         """Return the kernel on the checking interpreter. options: what it checks, None for nothing that costs time."""
-        from stagekit.backends.interp import UNCHECKED
-        from stagekit.jit.interpreting import InterpKernel
+        with importing:
+            from stagekit.backends.interp import UNCHECKED
+            from stagekit.jit.interpreting import InterpKernel
 
         given = self._named(self._idle.artifact), self.traced, options or UNCHECKED, self.constexprs
         load = functools.partial(repeated_deeply(InterpKernel), *given)

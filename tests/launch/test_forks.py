@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stagekit.forks import new_lock
+from stagekit.forks import importing, new_lock
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork"),
@@ -121,3 +121,22 @@ def test_a_lock_of_the_thread_that_forks_stays_its_own() -> None:
 
     with lock:
         assert status_of_child(release) == 0
+
+
+def test_a_fork_waits_until_no_thread_imports_a_module() -> None:
+    """The locks of modules are CPython's: a child would wait for ever for one that a lost thread has half imported."""
+    is_taken, is_over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with importing:
+            is_taken.set()
+            is_over.wait(0.2)
+            is_over.set()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    is_taken.wait()
+    status = status_of_child(is_over.is_set)
+    thread.join()
+
+    assert status == 0
