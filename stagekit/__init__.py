@@ -66,11 +66,13 @@ from stagekit.frontend.library import load_vector as _load_vector
 from stagekit.frontend.library import numbers_of as _numbers_of
 from stagekit.frontend.library import of_each as _of_each
 from stagekit.frontend.library import once as _once
+from stagekit.frontend.library import recorded as _recorded
 from stagekit.frontend.library import refuse_index as _refuse_index
 from stagekit.frontend.library import refuse_shape as _refuse_shape
 from stagekit.frontend.library import start_of as _start_of
 from stagekit.frontend.library import store_vector as _store_vector
 from stagekit.frontend.library import takes_vectors as _takes_vectors
+from stagekit.frontend.library import template as _template
 from stagekit.frontend.library import vector_of as _vector_of
 from stagekit.frontend.library import vector_width as _vector_width
 from stagekit.frontend.library import whole_block as _whole_block

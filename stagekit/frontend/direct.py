@@ -9,12 +9,13 @@ What such a function calls of the language (`load`, an intrinsic, `_operation("+
 it would anywhere in a kernel. It must not use operators or `if` on values that may be known only at run time, nor change its
 arguments. Its ops have the place of its `def`, expanded at the user's call.
 
-A user's function that the library calls again and again is interpreted once, after which its ops are copied:
+Functions that are called again and again are carried out once, after which their ops are copied:
 
-    sk.reduce(x, lambda a, b: a * b + a + b)     of 18 calls one is interpreted
+    sk.reduce(x, lambda a, b: a * b + a + b)     of 18 calls of the user's function one is interpreted
+    sk.reduce_sum(x)                             of all in a process with a tile like this one is carried out
 
-That is done for run-time numbers, of which nothing but their types can matter. A function that does more than compute with them
-(it assigns outside, prints while it is specialised, asks about arguments) is interpreted at each call.
+That is done where nothing can matter of run-time numbers but their types. A function that does more than compute with them (it
+assigns outside, prints while it is specialised, asks about arguments) is carried out at each call.
 """
 
 from __future__ import annotations
@@ -23,86 +24,24 @@ import ast
 import functools
 import operator
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from stagekit.diagnostics import Loc, language_call
+from stagekit.diagnostics import LIBRARY, Loc, call_in_language, language_call
+from stagekit.dtypes import DType
 from stagekit.frontend import effects
 from stagekit.frontend.builtins import STAGED
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.language import Staged
-from stagekit.frontend.numbers import COMPARISONS, SYMBOLS
+from stagekit.frontend.numbers import COMPARISONS, SYMBOLS, is_numeric
 from stagekit.frontend.overloads import call_intrinsic
 from stagekit.frontend.source import Names, Source
+from stagekit.frontend.state import is_atomic
 from stagekit.frontend.tracer import Frame, Tracer
-from stagekit.frontend.values import Number, Scope, is_open
+from stagekit.frontend.values import STAND_INS, Number, Scope, is_of_library, is_open
 from stagekit.ir import Block, Intrinsic, Value
-
-
-class _Recording(NamedTuple):
-    """What a function emits, and what it returns: a number, or a tuple of them, the run-time ones those that the block yields."""
-
-    block: Block
-    result: Any
-
-
-class Recorded:
-    """A function that is called in one place. recordings: by the types of its arguments; None where it must be interpreted."""
-
-    def __init__(self, site: Site, function: Any) -> None:
-        self.site = site
-        self.function = function
-        self.recordings: dict[Any, _Recording | None] = {}
-
-    def __call__(self, args: tuple[Any, ...]) -> Any:
-        numbers = _flat(args)
-        if not all(type(each) is Number for each in numbers):
-            return self.site.invoke(self.function, list(args))
-        key = _types(args)
-        if key not in self.recordings:
-            self.recordings[key] = self._record(args)
-        recording = self.recordings[key]
-        if recording is None:
-            return self.site.invoke(self.function, list(args))
-        values = self.site.tracer.builder.copy(recording.block, [each.value for each in numbers])
-        return _replaced(recording.result, iter(values))
-
-    def _record(self, args: tuple[Any, ...]) -> _Recording | None:
-        """Interpret a call, of whose numbers only the types are known. Nothing of it remains where it is of no use."""
-        tracer = self.site.tracer
-        start, params = tracer.checkpoint(), [Value(each.value.type) for each in _flat(args)]
-        with tracer.builder.block(params) as opened:
-            result = self.site.invoke(self.function, list(_replaced(args, iter(params))))
-            leaves = _flat((result,))
-            tracer.builder.yield_(*[each.value for each in leaves if type(each) is Number])
-        if all(isinstance(each, Number | int | float | np.generic) for each in leaves) and not tracer.has_changed(
-            start
-        ):
-            return _Recording(opened.done(), result)
-        tracer.journal.undo(start.journal)
-        tracer.facts.withdraw(start.asked)
-        tracer.forget(start)
-        return None
-
-
-def _flat(values: Iterable[Any]) -> list[Any]:
-    """Return what stands in tuples, and in tuples in them."""
-    return [leaf for value in values for leaf in (_flat(value) if type(value) is tuple else (value,))]
-
-
-def _types(value: Any) -> Any:
-    """Return the types of numbers, in tuples as they are."""
-    return tuple(map(_types, value)) if type(value) is tuple else (value.value.type, value.is_weak)
-
-
-def _replaced(value: Any, values: Iterator[Value]) -> Any:
-    """Return numbers with other values for those known at run time, in tuples as they are."""
-    if type(value) is tuple:
-        return tuple([_replaced(each, values) for each in value])
-    return Number(next(values), value.is_weak) if type(value) is Number else value
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -122,10 +61,12 @@ def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any
     inside.at()
 
     def in_language(function: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        if type(function) is Staged:
+        if type(function) is Staged or type(function) is Template:
             return function.run(inside, *given, **named)
         if isinstance(function, Intrinsic):
             return call_intrinsic(inside, function, list(given), named)
+        if type(function) is DType and len(given) == 1 and is_numeric(given[0]):
+            return site.tracer.arithmetic.convert(given[0], function)
         token = language_call.set(None)
         try:
             return function(given) if type(function) is Recorded else inside.invoke(function, list(given), named)
@@ -134,7 +75,7 @@ def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any
             inside.at()
 
     def argument(value: Any) -> Any:
-        if not callable(value) or isinstance(value, Intrinsic | Staged):
+        if not callable(value) or isinstance(value, Intrinsic | Staged | DType) or is_of_library(value):
             return value
 
         recorded = Recorded(inside, value)
@@ -145,9 +86,12 @@ def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any
         wrapper.__wrapped__ = value  # type: ignore[attr-defined]
         return wrapper
 
+    for value in (*args, *kwargs.values()):
+        if not (is_atomic(value) or isinstance(value, STAND_INS) or is_of_library(value)):
+            site.tracer.captures.note_given(value, site.tracer.journal.is_born)
     token = language_call.set(in_language)
     try:
-        made = site.static(lambda: fn(*map(argument, args), **{k: argument(v) for k, v in kwargs.items()}))
+        made = site.by_python(fn, map(argument, args), {name: argument(value) for name, value in kwargs.items()})
     finally:
         language_call.reset(token)
     site.at()
@@ -182,3 +126,203 @@ _PYTHONS: dict[str, Callable[..., Any]] = {
     "neg": operator.neg,
     "~": operator.invert,
 }
+
+
+# -- functions that are carried out once -------------------------------------------------------------------------------------
+
+
+class _Recording(NamedTuple):
+    """What a function emits, and what it returns, the run-time numbers in which are those that the block yields.
+
+    is_placed, acts: what the kernel is found to be by it.
+    """
+
+    block: Block
+    result: Any
+    is_placed: bool
+    acts: bool
+
+
+class Recorded:
+    """A function that is called in one place. recordings: by what its arguments are; None where it must be interpreted."""
+
+    def __init__(self, site: Site, function: Any) -> None:
+        self.site = site
+        self.function = function
+        self.recordings: dict[Any, _Recording | None] = {}
+
+    def __call__(self, args: tuple[Any, ...]) -> Any:
+        numbers = list[Number]()
+        key = _key_of(args, numbers)
+        if key is None or not numbers:
+            return self.site.invoke(self.function, list(args))
+        return _repeated(self.site, self.function, args, numbers, self.recordings, key, None)
+
+
+def copied(site: Site, function: Any, args: tuple[Any, ...]) -> Any:
+    """Return `function(*args)`. function: of the library, which reads nothing but its arguments and what `_settings` says."""
+    numbers = list[Number]()
+    key = _key_of(args, numbers)
+    if key is None:
+        return site.invoke(function, list(args))
+    return _repeated(site, function, args, numbers, _OF_LIBRARY, (function, key, _settings(site)), site.at())
+
+
+_OF_LIBRARY: dict[Any, _Recording | None] = {}
+_MOST = 1024  # recordings that are kept
+
+
+def _repeated(
+    site: Site, function: Any, args: tuple[Any, ...], numbers: list[Number], recordings: Any, key: Any, loc: Loc | None
+) -> Any:
+    """Return `function(*args)`, by a copy of what was recorded under `key` if that was of use. loc: of the copy's ops."""
+    if key not in recordings:
+        while len(recordings) >= _MOST:
+            recordings.pop(next(iter(recordings)), None)
+        recordings[key] = _record(site, function, args, numbers)
+    recording, tracer = recordings[key], site.tracer
+    if recording is None:
+        return site.invoke(function, list(args))
+    tracer.is_placed |= recording.is_placed
+    tracer.has_acted |= recording.acts
+    values = tracer.builder.copy(recording.block, [each.value for each in numbers], loc)
+    return _with(recording.result, iter(values))
+
+
+class Template:
+    """A user's function of numbers of certain types that only computes. key: equal for functions that compute the same."""
+
+    __call__ = call_in_language
+
+    def __init__(self, recording: _Recording, key: Any) -> None:
+        self.recording = recording
+        self.key = key
+        self.name = "a template"
+
+    def run(self, site: Site, *args: Any) -> Any:
+        """Return what the function makes of numbers of its types."""
+        builder, arithmetic, params = site.tracer.builder, site.tracer.arithmetic, self.recording.block.params
+        values = [arithmetic.to_value(each, param.type.dtype) for each, param in zip(_flat(args), params)]
+        return _with(self.recording.result, iter(builder.copy(self.recording.block, values)))
+
+
+def template(site: Site, function: Any, args: tuple[Any, ...]) -> Template | None:
+    """Return `function` as what it does with numbers like these; None where it may do more, or looks at other numbers."""
+    numbers = list[Number]()
+    _key_of(args, numbers)
+    recording = _record(site, function, args, numbers)
+    key = recording and _computed_by(recording.block, {})
+    return Template(recording, (key, _key_of(recording.result, []))) if recording and key else None
+
+
+def _flat(values: Any) -> list[Any]:
+    """Return what stands in tuples, and in tuples in them."""
+    return [leaf for each in values for leaf in (_flat(each) if type(each) is tuple else (each,))]
+
+
+def _computed_by(block: Block, places: dict[Value, int]) -> Any:
+    """Return what a block of pure ops computes of its parameters; None where it does more or other values take part.
+
+    places: the numbers of values, in the order in which they are defined.
+    """
+    rows: list[Any] = [tuple([_placed(param, places) for param in block.params])]
+    for op in block.ops:
+        operands = [places.get(value) for value in op.operands()]
+        bodies = [_computed_by(body, places) for body in op.bodies()]
+        if op.effects or None in operands or None in bodies:
+            return None
+        attributes = [getattr(op, name) for name in op.ATTRIBUTE_FIELDS]
+        shown = [repr(each) if isinstance(each, float) else each for each in attributes]
+        rows.append((type(op), *shown, *operands, *bodies, *[_placed(value, places) for value in op.results]))
+    return tuple(rows)
+
+
+def _placed(value: Value, places: dict[Value, int]) -> Any:
+    places[value] = len(places)
+    return value.type
+
+
+def _settings(site: Site) -> Any:
+    """Return what code of the library asks of the kernel that it is in."""
+    tracer = site.tracer
+    launched = tracer.launch and tuple([each for each in tracer.launch[0].block if isinstance(each, int | np.integer)])
+    options = tracer.target, tracer.is_quick, tracer.options, tracer.assumed, frozenset(tracer.item_sizes)
+    return *options, launched, tracer.whole_block and tracer.whole_block.shape, site.frame.is_per_thread
+
+
+def _record(site: Site, function: Any, args: tuple[Any, ...], numbers: list[Number]) -> _Recording | None:
+    """Carry out a call, of whose numbers only the types are known. Nothing of it remains where it is of no use."""
+    tracer = site.tracer
+    start, params = tracer.checkpoint(), [Value(each.value.type) for each in numbers]
+    before = tracer.is_placed, tracer.has_acted
+    tracer.is_placed = tracer.has_acted = False
+    try:
+        with tracer.builder.block(params) as opened:
+            result, found = site.invoke(function, list(_with(args, iter(params)))), list[Number]()
+            is_known = _key_of(result, found) is not None
+            tracer.builder.yield_(*[each.value for each in found])
+        recording = _Recording(opened.done(), result, tracer.is_placed, tracer.has_acted)
+    finally:
+        tracer.is_placed, tracer.has_acted = before
+    if is_known and not tracer.has_changed(start):
+        return recording
+    tracer.journal.undo(start.journal)
+    tracer.facts.withdraw(start.asked)
+    tracer.forget(start)
+    return None
+
+
+# -- what a value is, but for its numbers -------------------------------------------------------------------------------
+
+
+def _key_of(value: Any, numbers: list[Number]) -> Any:
+    """Return what a value is but for the run-time numbers in it, which it appends; None where that cannot be said."""
+    kind = type(value)
+    if kind is Number:
+        numbers.append(value)
+        return value.value.type, value.is_weak, value.lanes and _key_of(value.lanes, numbers)
+    if kind in _BY_VALUE:
+        return kind, repr(value)
+    if isinstance(value, np.generic):
+        return value.dtype, value.tobytes()
+    if kind is Template:
+        return value.key
+    if isinstance(value, DType | Intrinsic | Staged) or _is_one_of_a_kind(value):
+        return value
+    parts = _parts_of(value)
+    if parts is None:
+        return None
+    keys = [_key_of(each, numbers) for each in parts]
+    return None if None in keys else (kind, *keys)
+
+
+_BY_VALUE = frozenset({int, bool, float, str, type(None)})
+
+
+def _is_one_of_a_kind(value: Any) -> bool:
+    """Return whether this is an object of the library that is equal to no other: a layout, or a function without variables."""
+    if isinstance(value, types.FunctionType):
+        return value.__closure__ is None and value.__code__.co_filename.startswith(LIBRARY)
+    said = getattr(type(value), "__dataclass_params__", None)
+    return said is not None and not said.eq and is_of_library(value)
+
+
+def _parts_of(value: Any) -> Any:
+    """Return the items of a tuple or list, and the attributes of an object of the library; None for anything else."""
+    if type(value) is tuple or type(value) is list:
+        return value
+    return vars(value).values() if is_of_library(value) and not isinstance(value, types.FunctionType) else None
+
+
+def _with(value: Any, values: Iterator[Value]) -> Any:
+    """Return a value with other values for those known at run time in it."""
+    kind = type(value)
+    if kind is Number:
+        return Number(next(values), value.is_weak, value.lanes and _with(value.lanes, values))
+    if kind is tuple or kind is list:
+        return kind([_with(each, values) for each in value])
+    if kind in _BY_VALUE or not is_of_library(value) or _is_one_of_a_kind(value):
+        return value
+    made = object.__new__(kind)
+    vars(made).update({name: _with(each, values) for name, each in vars(value).items()})
+    return made

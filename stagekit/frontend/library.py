@@ -19,7 +19,7 @@ import numpy as np
 from stagekit import dtypes
 from stagekit.diagnostics import Loc, shown
 from stagekit.dtypes import DType
-from stagekit.frontend import caching, complexes, conditions, effects
+from stagekit.frontend import caching, complexes, conditions, direct, effects
 from stagekit.frontend.calls import snapshot_of
 from stagekit.frontend.errors import BadBlockSize, BadCall, BadIndex, BadShape, StagingError
 from stagekit.frontend.evaluation import Site, in_users_words
@@ -29,7 +29,7 @@ from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, 
 from stagekit.frontend.parts import describe, note_parts, parts_of, same_shape, with_parts
 from stagekit.frontend.tracer import Extents, Tracer, WholeBlock
 from stagekit.frontend.values import Address, Array, Number, StagedRange, is_dataclass_with
-from stagekit.ir import Block, Effect, Intrinsic, Vector, walk
+from stagekit.ir import Block, Effect, Intrinsic, Scalar, Value, Vector, walk
 from stagekit.ir.intervals import Interval
 from stagekit.limits import MAX_THREADS, MOST_ELEMENTS
 
@@ -165,6 +165,15 @@ def once(site: Site, function: Any, *args: Any) -> Any:
     return known[key]
 
 
+@staged
+def recorded(site: Site, function: Any, *args: Any) -> Any:
+    """Return `function(*args)`, of the library, which emits what its arguments are like, whatever their run-time numbers.
+
+    It is carried out for the first of such arguments in a process; for the next ones the ops are copied.
+    """
+    return direct.copied(site, function, args)
+
+
 def _identity(arg: Any) -> Any:
     """Return what an argument counts by: of run-time numbers and pointers, also in tuples and dataclasses, what computes them."""
     if isinstance(arg, Number | Address):
@@ -213,6 +222,19 @@ def combined(site: Site, user: str, combine: Any, *values: Any) -> Any:
 
 
 @staged
+def template(site: Site, user: str, combine: Any, dtypes: Sequence[DType], is_single: bool) -> direct.Template | None:
+    """Return a combiner that only computes, of numbers of these dtypes, as ops that are copied; None for another one.
+
+    is_single: it takes two numbers; else two tuples of them.
+    """
+    numbers = tuple([Number(Value(Scalar(dtype))) for dtype in dtypes])
+    made = direct.template(site, inspect.unwrap(combine), (numbers[0] if is_single else numbers,) * 2)
+    if made is not None:
+        _refuse_among_threads(made.recording.block, f"the combiner of `{user}`", _COMBINER_HINT)
+    return made
+
+
+@staged
 def of_each(site: Site, function: Any, objection: Callable[[Any], str], *values: Any) -> Any:
     """Return what a user's function, which a kernel was given, makes of tiles: each element from those beside it.
 
@@ -232,10 +254,14 @@ def _by_itself(site: Site, what: str, hint: str, function: Any, values: tuple[An
     ops = site.tracer.builder.current.ops
     count = len(ops)
     found = function(*values)
-    for op in walk(Block((), tuple(ops[count:]))):
+    _refuse_among_threads(Block((), tuple(ops[count:])), what, hint)
+    return found
+
+
+def _refuse_among_threads(block: Block, what: str, hint: str) -> None:
+    for op in walk(block):
         if not op.effects.isdisjoint((Effect.COLLECTIVE, Effect.SYNC)):
             raise StagingError(BadCall(f"{what} needs other threads", hint), op.loc)
-    return found
 
 
 _COMBINER_HINT = (

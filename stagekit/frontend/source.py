@@ -115,10 +115,18 @@ class Snapshot:
         """Parse the text. Raises StagingError where there is none, or it is not this function's."""
         if self.lines is None:
             raise _not_its_text(self)
-        node = _find(self.function, _parse(self), self)
+        node = _NODES.get((self.code, self.lines)) or _find(self.function, _parse(self), self)
         source = Source(self.function.__code__.co_filename, self.function.__name__, node, names_of(node))
         _check_syntax(source)
+        while len(_NODES) >= _MOST_NODES:
+            _NODES.pop(next(iter(_NODES)), None)
+        _NODES[self.code, self.lines] = node
         return source
+
+
+# By code and lines, since a function that makes kernels gives them one code: what was parsed last.
+_NODES: dict[tuple[types.CodeType, tuple[str, ...]], FunctionNode] = {}
+_MOST_NODES = 128
 
 
 def _block_of(lines: list[str], *, is_lambda: bool) -> list[str]:

@@ -94,12 +94,21 @@ class Builder:
             block = block.outer
         return None
 
-    def copy(self, block: Block, args: Sequence[Value]) -> tuple[Value, ...]:
-        """Append a copy of the ops of `block`, with `args` for its parameters; return what it yields."""
-        *copied, end = block.copied(dict(zip(block.params, args, strict=True))).ops
-        self.current.ops += copied
-        self.op_count += len(copied)
-        return end.operands()
+    def copy(self, block: Block, args: Sequence[Value], loc: Loc | None = None) -> tuple[Value, ...]:
+        """Append a copy of the ops of `block`, with `args` for its parameters; return what it yields.
+
+        loc: their place, if not that of the ops themselves. Constants are made once in a block, as elsewhere.
+        """
+        mapping, copied = dict(zip(block.params, args, strict=True)), self.current.ops
+        *own, end = block.ops
+        count = len(copied)
+        for op in own:
+            if type(op) is ops.Constant:
+                mapping[op.result] = self.constant(op.value, op.result.type)  # type: ignore[arg-type]  # never a pointer
+            else:
+                copied.append(op.copied(mapping, loc))
+        self.op_count += len(copied) - count
+        return tuple([mapping.get(value, value) for value in end.operands()])
 
     def _one(self, cls: type[Op], fields: dict[str, Any], name: str = "") -> Value:
         """Append the op with these fields and return its only result, which has the type of the typing rule."""

@@ -103,10 +103,13 @@ class Block:
                 opened.pop()
         return found
 
-    def copied(self, mapping: dict[Value, Value]) -> Block:
-        """Return a copy that defines values of its own. mapping: what stands for other values in it; the new ones are added."""
+    def copied(self, mapping: dict[Value, Value], loc: Loc | None = None) -> Block:
+        """Return a copy that defines values of its own. mapping: what stands for other values in it; the new ones are added.
+
+        loc: the place of its ops, if not their own.
+        """
         params = tuple([mapping.setdefault(v, Value(v.type, v.name)) for v in self.params])
-        return Block(params, tuple([op.copied(mapping) for op in self.ops]))
+        return Block(params, tuple([op.copied(mapping, loc) for op in self.ops]))
 
 
 @dataclass(init=False, repr=False, eq=False, kw_only=True)
@@ -170,7 +173,15 @@ class Op:
         """Return the op with operands replaced by `mapping`, itself when nothing changes. Bodies stay as they are."""
         if mapping.keys().isdisjoint(self.operands()):
             return self
-        return self.replace(**{name: _mapped(getattr(self, name), kind, mapping) for name, kind in self.OPERAND_FIELDS})
+        return self.with_fields(self._mapped(mapping))
+
+    def _mapped(self, mapping: Mapping[Value, Value]) -> dict[str, Any]:
+        """Return the fields of the op with operands replaced by `mapping`."""
+        fields, new = self.__dict__.copy(), mapping.get
+        for name, kind in self.OPERAND_FIELDS:
+            old = getattr(self, name)
+            fields[name] = tuple([new(v, v) for v in old]) if kind == "operand_list" else new(old, old)
+        return fields
 
     def with_bodies(self, bodies: Sequence[Block]) -> Op:
         """Return the op with its `bodies()` replaced, itself when nothing changes."""
@@ -179,24 +190,20 @@ class Op:
             return self
         return self.replace(**dict(zip(names, bodies, strict=True)))
 
-    def copied(self, mapping: dict[Value, Value]) -> Op:
+    def copied(self, mapping: dict[Value, Value], loc: Loc | None) -> Op:
         """Return a copy that defines values of its own; see `Block.copied`."""
-        op = self.with_operands(mapping)
-        if op.BODY_FIELDS:
-            op = op.with_bodies([body.copied(mapping) for body in op.bodies()])
-        results = tuple([Value(v.type, v.name) for v in op.results])
-        mapping.update(zip(op.results, results))
-        return op.replace(results=results)
+        fields = self._mapped(mapping)
+        for name in self.BODY_FIELDS:
+            body = getattr(self, name)
+            fields[name] = body and body.copied(mapping, loc)
+        fields["loc"] = loc or self.loc
+        fields["results"] = results = tuple([Value(v.type, v.name) for v in self.results])
+        mapping.update(zip(self.results, results))
+        return self.with_fields(fields)
 
     def replace(self, **fields: Any) -> Op:
         """Return a copy with some fields changed. (`dataclasses.replace` takes ten times as long.)"""
         return self.with_fields({**self.__dict__, **fields})
-
-
-def _mapped(old: Any, kind: str, mapping: Mapping[Value, Value]) -> Any:
-    if kind == "operand_list":
-        return tuple(mapping.get(v, v) for v in old)
-    return mapping.get(old, old)
 
 
 def _operand_reader(fields: tuple[tuple[str, str], ...]) -> Callable[[Any], tuple[Value, ...]]:

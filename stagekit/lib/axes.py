@@ -21,7 +21,7 @@ import stagekit as sk
 from stagekit.lib.combining import Combiner, Scan, Values, chunks_of
 from stagekit.lib.conversion import wait
 from stagekit.lib.exchange import gather
-from stagekit.lib.layout import WARP, Layout, blocked, width_for
+from stagekit.lib.layout import WARP, Layout, blocked, recorded, width_for
 from stagekit.lib.placing import layout_for
 from stagekit.lib.tile import Tile, Traced
 
@@ -45,6 +45,8 @@ def held(tile: Tile) -> Tile:
 # -- in any order ---------------------------------------------------------------------------------------------------------
 
 
+@recorded
+@sk._direct
 def reduced(tile: Tile, rows: list[Values], combiner: Combiner, axis: int) -> list[Tile]:
     """Return tiles without an axis, each element all along it combined, in any order. rows: what `tile` has in each register.
 
@@ -60,6 +62,8 @@ def reduced(tile: Tile, rows: list[Values], combiner: Combiner, axis: int) -> li
     return [Tile((), result).like(list(column)) for column in zip(*values)]
 
 
+@recorded
+@sk._direct
 def reduced_by_vectors(tile: Tile, combiner: Combiner, axis: int) -> Tile:
     """Return the reduction of one tile along an axis by a function that takes whole vectors."""
     layout = tile.layout
@@ -143,7 +147,9 @@ def _over_memory(values: list[Values], combiner: Combiner, threads: int, step: i
 # -- in order ---------------------------------------------------------------------------------------------------------------
 
 
-def scanned(tiles: Sequence[Tile], combiner: Combiner, axis: int, *, is_reversed: bool) -> list[Tile]:
+@recorded
+@sk._direct
+def scanned(tiles: Sequence[Tile], combiner: Combiner, axis: int, is_reversed: bool) -> list[Tile]:
     """Return the scans of tiles of one shape along an axis."""
     order = _with_last(tiles[0].ndim, axis)
     flat = [tile.trans(order).reshape(-1) for tile in tiles]
@@ -153,6 +159,8 @@ def scanned(tiles: Sequence[Tile], combiner: Combiner, axis: int, *, is_reversed
     return [each.reshape(shape).trans(back) for each in found]
 
 
+@recorded
+@sk._direct
 def reduced_in_order(tiles: Sequence[Tile], combiner: Combiner, axis: int) -> list[Tile]:
     """Return tiles of one shape without an axis, each element all along it combined, in the order of the indices.
 

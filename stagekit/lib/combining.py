@@ -106,8 +106,9 @@ def combiner_of(name: str, tile: Any, combine: Combine, identity: Any) -> tuple[
     if len(shapes) > 1:
         sk._refuse_shape(f"{name} of tiles of shapes {' and '.join(map(str, shapes))}", "give tiles of one shape")
     tiles = [each.at(layout_for(each.shape)) for each in tiles]
-    combine = checked(name, combine)
     dtypes = [each.dtype for each in tiles]
+    if not sk._takes_vectors(combine, ()):
+        combine = sk._template(name, combine, dtypes, is_single) or checked(name, combine)
     given = [identity] if is_single else identity
     if identity is None:
         return tiles, Combiner(combine, dtypes, None, is_single=is_single)

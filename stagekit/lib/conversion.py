@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import stagekit as sk
-from stagekit.lib.layout import WARP, Layout, Shape, enumerated, mask_of
+from stagekit.lib.layout import WARP, Layout, Shape, enumerated, mask_of, recorded
 
 _ADD, _MULTIPLY, _SUBTRACT, _EQUAL = map(sk._operation, ("+", "*", "-", "=="))
 
@@ -63,6 +63,12 @@ def moved(elements: list[Any], source: Layout, target: Layout) -> list[Any]:
         return [elements[register] for register in found]
     if is_pointer(elements[0]):
         return by_steps(elements, source, lambda steps: moved(steps, source, target))
+    return _through_memory(elements, source, target)
+
+
+@recorded
+@sk._direct
+def _through_memory(elements: list[Any], source: Layout, target: Layout) -> list[Any]:
     dtype = sk._dtype_of(elements[0])
     gap = best_gap((source, target), dtype.itemsize) if source.shape == target.shape else 0
     scratch = Scratch(source.shape, gap, dtype)

@@ -10,8 +10,8 @@ from typing import Any
 
 import stagekit as sk
 from stagekit.lib.conversion import wait
-from stagekit.lib.layout import Layout, both, mask_of
-from stagekit.lib.tile import Tile, Traced, of_one_axis
+from stagekit.lib.layout import Layout, both, mask_of, recorded
+from stagekit.lib.tile import Tile, Traced, of_one_axis, tile_of
 
 _ADD, _AND, _LESS, _AT_LEAST = map(sk._operation, ("+", "&", "<", ">="))
 
@@ -28,9 +28,9 @@ def store_tile(array: Traced, tile: Tile) -> None:
         sk.store(_ADD(array, index), value, mask=mask)
 
 
-def load_tile(array: Traced, like: Tile) -> Tile:
+def load_tile(array: Traced, layout: Layout) -> Tile:
     """Return the tile of what stands in shared memory at the index of each element."""
-    return like.like([sk.load(_ADD(array, index), mask=mask) for index, mask in indices_of(like.layout)])
+    return tile_of([sk.load(_ADD(array, index), mask=mask) for index, mask in indices_of(layout)], layout)
 
 
 @sk._kernel_only
@@ -48,6 +48,12 @@ def gather(tile: Tile, index: Any) -> Any:
         sk.static_assert(False, f"gather: index {index} is outside a tile of {tile.extent}")
     if isinstance(index, int):
         return tile[index]
+    return _gathered(tile, index)
+
+
+@recorded
+@sk._direct
+def _gathered(tile: Tile, index: Any) -> Any:
     scratch = sk.alloc_shared((tile.extent,), tile.dtype)
     store_tile(scratch, tile)
     wait(tile.layout.threads)
@@ -71,7 +77,12 @@ def histogram(tile: Tile, bins: int, mask: Any = None) -> Tile:
     tile = of_one_axis("histogram", tile)
     if not tile.dtype.is_integer:
         sk.static_assert(False, f"histogram takes a tile of integers, got {tile.dtype.name}")
-    zeros = sk.zeros(bins, sk.int32)
+    return _counts(tile, sk.zeros(bins, sk.int32), mask)
+
+
+@recorded
+@sk._direct
+def _counts(tile: Tile, zeros: Tile, mask: Any) -> Tile:
     threads, counts = zeros.layout.threads, sk.alloc_shared((zeros.extent,), sk.int32)
     store_tile(counts, zeros)
     wait(threads)
@@ -80,7 +91,7 @@ def histogram(tile: Tile, bins: int, mask: Any = None) -> Tile:
         is_inside = _AND(both(on, _LESS(value, zeros.extent)), _AT_LEAST(value, 0))
         sk._choose(is_inside, lambda value=value: _count(_ADD(counts, value)), lambda: None)
     wait(threads)
-    found = load_tile(counts, zeros)
+    found = load_tile(counts, zeros.layout)
     wait(threads)  # in a loop, the next round writes zeros
     return found
 

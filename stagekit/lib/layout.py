@@ -46,6 +46,14 @@ def computed_once(function: F) -> F:
     return functools.wraps(function)(lambda *args: sk._once(function, *args))  # type: ignore[return-value]
 
 
+def recorded(function: F) -> F:
+    """Let a function be carried out once for the arguments that are alike but for run-time numbers, in all kernels of a process.
+
+    It must read nothing but its arguments, and what is the same for all programs of a kernel, such as its threads.
+    """
+    return functools.wraps(function)(lambda *args: sk._recorded(function, *args))  # type: ignore[return-value]
+
+
 class Digit(NamedTuple):
     """A digit that counts to `radix` along an axis, from index to index by `stride`; by 0 it counts copies."""
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import stagekit as sk
+from stagekit.lib.layout import recorded
 from stagekit.lib.tile import Tile, Traced
 
 _ADD, _SUBTRACT, _MULTIPLY, _AND, _OR, _XOR = map(sk._operation, ("+", "-", "*", "&", "|", "^"))
@@ -28,6 +29,7 @@ _STEPS_OF_KEY = 0x9E3779B9, 0xBB67AE85
 _LOW = 0xFFFFFFFF
 
 Words = tuple[Traced, Traced, Traced, Traced]
+Key = list[tuple[Traced, Traced]]  # of each round
 
 
 @sk._kernel_only
@@ -44,9 +46,7 @@ def philox(seed: Any, counter: Any) -> Any:
         sk.static_assert(False, f"philox: counter must be an integer or a tuple of four words, got {len(words)}")
     for word in words:
         _require_integer("philox", "counter", word)
-    if len(words) == 1:
-        return _of_parts(lambda part: _philox(key, _counter(sk.uint64(part))), counter)
-    return _of_parts(lambda *parts: _philox(key, tuple(map(sk.uint32, parts))), *words)
+    return _of_parts(_words, key, *words)
 
 
 @sk._kernel_only
@@ -56,8 +56,7 @@ def rand(seed: Any, offset: Any) -> Any:
 
     It is one of the 2**24 multiples of 2**-24, all equally likely: the upper 24 bits of a word of `philox(seed, offset // 4)`.
     """
-    key = _numbers("rand", seed, offset)
-    return _of_parts(lambda part: _uniform(_word(key, sk.uint64(part))), offset)
+    return _of_parts(_uniform, _numbers("rand", seed, offset), offset)
 
 
 @sk._kernel_only
@@ -67,8 +66,7 @@ def randn(seed: Any, offset: Any) -> Any:
 
     Numbers 2 k and 2 k + 1 are made of one pair of words, by the method of Box and Muller; none is beyond 6.7.
     """
-    key = _numbers("randn", seed, offset)
-    return _of_parts(lambda part: _normal(key, sk.uint64(part)), offset)
+    return _of_parts(_normal, _numbers("randn", seed, offset), offset)
 
 
 @sk._kernel_only
@@ -102,17 +100,15 @@ def _ends(low: Any, high: Any) -> tuple[Any, Any, bool]:
 
 @sk._direct
 def _from_to(seed: Any, offset: Any, first: Any, end: Any, dtype: sk.DType | None) -> Any:
-    key = _numbers("randint", seed, offset)
     span = sk.uint64(_SUBTRACT(sk.int64(end), sk.int64(first)))
-    return _of_parts(
-        lambda part: (dtype or sk.int64)(_ADD(sk.int64(_below(key, sk.uint64(part), span)), sk.int64(first))), offset
-    )
+    given = _numbers("randint", seed, offset), span, sk.int64(first), dtype or sk.int64
+    return _of_parts(_between, given, offset)
 
 
 # -- arguments ----------------------------------------------------------------------------------------------------------
 
 
-def _numbers(function: str, seed: Any, offset: Any) -> list[tuple[Traced, Traced]]:
+def _numbers(function: str, seed: Any, offset: Any) -> Key:
     """Return the keys of a function of numbers of a stream."""
     _require_integer(function, "offset", offset)
     return _key(function, seed)
@@ -126,7 +122,7 @@ def _require_integer(function: str, name: str, value: Any) -> None:
         sk.static_assert(False, f"{function}: {name} must be an integer, got {dtype.name if dtype else repr(value)}")
 
 
-def _key(function: str, seed: Any) -> list[tuple[Traced, Traced]]:
+def _key(function: str, seed: Any) -> Key:
     """Return the key of each round."""
     _require_integer(function, "seed", seed)
     if isinstance(seed, Tile):
@@ -137,12 +133,12 @@ def _key(function: str, seed: Any) -> list[tuple[Traced, Traced]]:
     return [(_ADD(low, r * first & _LOW), _ADD(high, r * second & _LOW)) for r in range(_ROUNDS)]
 
 
-def _of_parts(function: Callable[..., Any], *args: Any) -> Any:
-    """Return `function` of numbers, or of the vectors of tiles: a tile, or a tuple of tiles where it returns a tuple."""
+def _of_parts(function: Callable[..., Any], given: Any, *args: Any) -> Any:
+    """Return `function(given, *args)` of numbers, or of the vectors of tiles: a tile, or of a tuple a tuple of tiles."""
     like = next((each for each in args if isinstance(each, Tile)), None)
     if like is None:
-        return function(*args)
-    found = [function(*row) for row in zip(*[like.vectors_of(each) for each in args])]
+        return function(given, *args)
+    found = [function(given, *row) for row in zip(*[like.vectors_of(each) for each in args])]
     if not isinstance(found[0], tuple):
         return like.like(found)
     return tuple([like.like(list(column)) for column in zip(*found)])
@@ -158,7 +154,7 @@ def _counter(number: Traced) -> Words:
     return low, sk.uint32(_RIGHT(number, 32)), zero, zero
 
 
-def _philox(key: list[tuple[Traced, Traced]], counter: Words) -> Words:
+def _philox(key: Key, counter: Words) -> Words:
     a, b, c, d = counter
     for first, second in key:
         products = [(sk.mulhi(x, m), _MULTIPLY(x, m)) for x, m in zip((a, c), _MULTIPLIERS)]
@@ -167,7 +163,14 @@ def _philox(key: list[tuple[Traced, Traced]], counter: Words) -> Words:
     return a, b, c, d
 
 
-def _word(key: list[tuple[Traced, Traced]], number: Traced) -> Traced:
+@recorded
+@sk._direct
+def _words(key: Key, *words: Traced) -> Words:
+    """Return what Philox makes of a counter, in one number or in four words."""
+    return _philox(key, _counter(sk.uint64(words[0])) if len(words) == 1 else tuple(map(sk.uint32, words)))
+
+
+def _word(key: Key, number: Traced) -> Traced:
     """Return one word of the stream."""
     words = _philox(key, _counter(_RIGHT(number, 2)))
     is_odd, is_upper = _bit(number, 0), _bit(number, 1)
@@ -186,12 +189,18 @@ def _bit(number: Traced, k: int) -> Traced:
 # -- numbers ------------------------------------------------------------------------------------------------------------
 
 
-def _uniform(word: Traced) -> Traced:
+@recorded
+@sk._direct
+def _uniform(key: Key, number: Traced) -> Traced:
+    word = _word(key, sk.uint64(number))
     return _MULTIPLY(sk.float32(_RIGHT(word, 8)), 2.0**-24)
 
 
-def _normal(key: list[tuple[Traced, Traced]], number: Traced) -> Traced:
+@recorded
+@sk._direct
+def _normal(key: Key, number: Traced) -> Traced:
     """Return the cosine of a random angle, for an odd number its sine, times a random radius."""
+    number = sk.uint64(number)
     radius, angle = _pair(_philox(key, _counter(_RIGHT(number, 2))), _bit(number, 1))
     quarter = _LEFT(_AND(sk.uint32(number), 1), 30)  # the sine is the cosine of a quarter of the circle less
     return _MULTIPLY(sk.sqrt(_minus_two_log(radius)), _cosine(_SUBTRACT(angle, quarter)))
@@ -229,7 +238,12 @@ def _polynomial(x: Traced, *coefficients: float) -> Traced:
     return functools.reduce(lambda value, c: sk.fma(value, x, c), coefficients[-2::-1], coefficients[-1])
 
 
-def _below(key: list[tuple[Traced, Traced]], number: Traced, span: Traced) -> Traced:
-    """Return the integer part of a random fraction of 64 bits times `span`."""
+@recorded
+@sk._direct
+def _between(given: tuple[Key, Traced, Traced, sk.DType], number: Traced) -> Traced:
+    """Return `first` plus the integer part of a random fraction of 64 bits times `span`."""
+    key, span, first, dtype = given
+    number = sk.uint64(number)
     low, high = _pair(_philox(key, _counter(_RIGHT(number, 1))), _bit(number, 0))
-    return sk.mulhi(_OR(_LEFT(sk.uint64(high), 32), sk.uint64(low)), span)
+    below = sk.mulhi(_OR(_LEFT(sk.uint64(high), 32), sk.uint64(low)), span)
+    return dtype(_ADD(sk.int64(below), first))

@@ -29,7 +29,7 @@ from stagekit.lib.combining import (
     combiner_of,
     thread_number,
 )
-from stagekit.lib.layout import WARP, Layout, blocked
+from stagekit.lib.layout import WARP, Layout, blocked, recorded
 from stagekit.lib.tile import Tile, Traced, of_one_axis, require_tile
 
 _ADD, _REMAINDER, _AND, _OR, _NOT = map(sk._operation, ("+", "%", "&", "|", "~"))
@@ -125,11 +125,17 @@ def reduce(
             return combiner.answer(tuple(reduced(tiles[0], rows, combiner, place)))
         return combiner.answer(tuple(reduced_in_order(tiles, combiner, place)))
     tiles = [of_one_axis("reduce", each.reshape(-1)) for each in tiles]
-    if commutative:
-        return combiner.answer(_in_any_order(tiles, combiner))
-    return combiner.answer(Scan(combiner, chunks_of(tiles)).total())
+    return combiner.answer((_in_any_order if commutative else _in_order)(tiles, combiner))
 
 
+@recorded
+@sk._direct
+def _in_order(tiles: Sequence[Tile], combiner: Combiner) -> Values:
+    return Scan(combiner, chunks_of(tiles)).total()
+
+
+@recorded
+@sk._direct
 def _in_any_order(tiles: Sequence[Tile], combiner: Combiner) -> Values:
     """Combine first what each thread holds, by vectors where the function takes them, then over the block."""
     layout = tiles[0].layout
@@ -259,7 +265,13 @@ def _place_of(function: str, tile: Tile, axis: Any, is_no_better: Any, worst: Ca
     along = 0 if axis is None else axis_of(function, tile, axis)
     tile = held(tile) if axis is not None and tile.ndim > 1 else of_one_axis(function, tile.reshape(-1))
     numbers = tile.to(sk.uint8) if tile.dtype is sk.bool_ else tile
-    dtype, layout = numbers.dtype, tile.layout
+    return _of_best(numbers, along, is_no_better, numbers.dtype(worst(numbers.dtype)))
+
+
+@recorded
+@sk._direct
+def _of_best(tile: Tile, along: int, is_no_better: Any, worst: Any) -> Any:
+    dtype, layout = tile.dtype, tile.layout
 
     def is_better(b: Traced, a: Traced) -> Traced:
         differs = _NOT(is_no_better(b, a))
@@ -273,10 +285,10 @@ def _place_of(function: str, tile: Tile, axis: Any, is_no_better: Any, worst: Ca
         is_later = _OR(is_better(a[0], b[0]), _AND(_LESS(a[1], b[1]), _NOT(is_better(b[0], a[0]))))
         return _either(is_later, a, b)
 
-    identity = (dtype(worst(dtype)), sk.int32(tile.extent))
+    identity = (worst, sk.int32(tile.extent))
     dtypes = (dtype, sk.int32)
     start = sk.int32(layout.first([along])[along])
-    rows = [(x, _ADD(start, offset[along])) for x, offset in zip(numbers.elements, layout.offsets)]
+    rows = [(x, _ADD(start, offset[along])) for x, offset in zip(tile.elements, layout.offsets)]
     if tile.ndim > 1:
         combiner = Combiner(first_of_any, dtypes, identity, is_single=False)
         return reduced(tile, rows, combiner, along)[1].to(sk.int64)

@@ -15,6 +15,7 @@ from typing import Any
 import stagekit as sk
 from stagekit.lib.axes import axis_of, scanned
 from stagekit.lib.combining import Combine, Combiner, Scan, chunks_of, combiner_of
+from stagekit.lib.layout import recorded
 from stagekit.lib.reductions import sum_dtype
 from stagekit.lib.tile import Tile, of_one_axis, require_tile
 
@@ -40,8 +41,13 @@ def scan(tile: Any, combine: Combine, identity: Any = None, reverse: bool = Fals
 
 def _scanned(name: str, tiles: list[Tile], combiner: Combiner, axis: Any, *, is_reversed: bool) -> list[Tile]:
     if axis is not None and (place := axis_of(name, tiles[0], axis)) is not None and tiles[0].ndim > 1:
-        return scanned(tiles, combiner, place, is_reversed=is_reversed)
-    tiles = [of_one_axis(name, tile.reshape(-1)) for tile in tiles]
+        return scanned(tiles, combiner, place, is_reversed)
+    return _of_one_axis([of_one_axis(name, tile.reshape(-1)) for tile in tiles], combiner, is_reversed)
+
+
+@recorded
+@sk._direct
+def _of_one_axis(tiles: list[Tile], combiner: Combiner, is_reversed: bool) -> list[Tile]:
     results = Scan(combiner, chunks_of(tiles, is_reversed=is_reversed)).results()
     return [tiles[0].like(list(column)) for column in zip(*results)]
 

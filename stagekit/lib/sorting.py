@@ -25,7 +25,8 @@ from typing import Any
 import stagekit as sk
 from stagekit.lib.conversion import wait
 from stagekit.lib.exchange import load_tile, store_tile
-from stagekit.lib.layout import WARP, both, mask_of
+from stagekit.lib.layout import WARP, Layout, both, mask_of, recorded
+from stagekit.lib.placing import layout_for
 from stagekit.lib.tile import Tile, Traced, of_one_axis
 
 _ADD, _MULTIPLY, _AND, _OR, _XOR = map(sk._operation, ("+", "*", "&", "|", "^"))
@@ -46,7 +47,7 @@ def sort(tile: Tile, descending: bool = False) -> Tile:
     NaNs are larger than all numbers. Each has the same bits afterwards.
     """
     keys = _keys("sort", tile, descending)
-    (found,) = _sorted([keys], keys)
+    (found,) = _sorted([keys], keys.layout)
     return _numbers(found, tile.dtype, descending)
 
 
@@ -54,7 +55,7 @@ def sort(tile: Tile, descending: bool = False) -> Tile:
 def argsort(tile: Tile, descending: bool = False) -> Tile:
     """Return the indices, int64, that put the elements of a tile in order; of equal elements the lower index comes first."""
     keys = _keys("argsort", tile, descending)
-    return _sorted_with_places(keys, keys)[1]
+    return _sorted_with_places(keys, keys.layout)[1]
 
 
 @sk._kernel_only
@@ -66,7 +67,7 @@ def topk(tile: Tile, k: int, largest: bool = True) -> tuple[Tile, Tile]:
     keys = _keys("topk", tile, largest)
     if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= tile.extent:
         sk.static_assert(False, f"topk: k must be a compile-time int from 1 to {tile.extent}, got {k!r}")
-    found, places = _sorted_with_places(keys, sk.zeros(k, sk.int32))
+    found, places = _sorted_with_places(keys, layout_for((k,)))
     return _numbers(found, tile.dtype, largest), places
 
 
@@ -82,7 +83,7 @@ def _keys(function: str, tile: Tile, is_descending: bool) -> Tile:
     if tile.dtype is sk.bool_:
         keys = tile.to(sk.uint8)
     elif tile.dtype.is_float:
-        signed = _integer("int", tile.dtype.bits)
+        signed = getattr(sk, f"int{tile.dtype.bits}")
         keys = sk.where(tile != tile, signed(signed.max), _turned(tile.view(signed)))
     return ~keys if is_descending else keys
 
@@ -100,33 +101,29 @@ def _turned(bits: Tile) -> Tile:
     return turned
 
 
-def _integer(kind: str, bits: int) -> sk.DType:
-    dtype: sk.DType = getattr(sk, f"{kind}{bits}")
-    return dtype
-
-
-def _sorted_with_places(keys: Tile, like: Tile) -> tuple[Tile, Tile]:
-    """Return keys in order, and the int64 places that they come from, as tiles like another one."""
+def _sorted_with_places(keys: Tile, layout: Layout) -> tuple[Tile, Tile]:
+    """Return keys in order, and the int64 places that they come from, as tiles of a layout."""
     places = sk.arange(0, keys.extent)
     if keys.dtype.bits == 64:
-        found, order = _sorted([keys, places.to(sk.int32)], like)
+        found, order = _sorted([keys, places.to(sk.int32)], layout)
         return found, order.to(sk.int64)
     half = max(16, keys.dtype.bits)
-    both_in_one = _integer(keys.dtype.kind, 2 * half)
-    (found,) = _sorted([keys.to(both_in_one) << half | places.to(both_in_one)], like)
+    both_in_one = getattr(sk, f"{keys.dtype.kind}{2 * half}")
+    (found,) = _sorted([keys.to(both_in_one) << half | places.to(both_in_one)], layout)
     return (found >> half).to(keys.dtype), (found & ((1 << half) - 1)).to(sk.int64)
 
 
 # -- the network --------------------------------------------------------------------------------------------------------
 
 
-def _sorted(tiles: list[Tile], like: Tile) -> list[Tile]:
-    """Return tiles in order, of which the first decides, and then the next; each like another tile, which may be shorter.
+@recorded
+def _sorted(tiles: list[Tile], layout: Layout) -> list[Tile]:
+    """Return tiles in order, of which the first decides, and then the next; with another layout, which may be of fewer elements.
 
     Each round puts blocks of twice as many threads in order. They are not longer than what is wanted: of two that are in order,
     what comes first is kept, and put in order.
     """
-    network = _Network(tiles, like.extent)
+    network = _Network(tiles, layout)
     values = network.of_threads()
     steps = sk.static_range if network.is_unrolled else range
     for level in steps(1, network.levels_wanted + 1):
@@ -139,7 +136,7 @@ def _sorted(tiles: list[Tile], like: Tile) -> list[Tile]:
             for apart in steps(network.levels_wanted - 1, -1, -1):
                 values = network.compared(values, level, apart)
             values = network.merged(values, level)
-    return network.gathered(values, like)
+    return network.gathered(values, layout)
 
 
 class _Network:
@@ -149,12 +146,12 @@ class _Network:
     """
 
     @sk._direct
-    def __init__(self, tiles: list[Tile], wanted: int) -> None:
+    def __init__(self, tiles: list[Tile], result: Layout) -> None:
         extent, threads = tiles[0].extent, tiles[0].layout.threads
         size = 1 << (extent - 1).bit_length()
         self.tiles, self.extent, self.threads = tiles, extent, threads
         self.active = min(size, 1 << (threads.bit_length() - 1))
-        self.each, self.wanted = size // self.active, 1 << (wanted - 1).bit_length()
+        self.each, self.wanted = size // self.active, 1 << (result.extent - 1).bit_length()
         self.levels, self.levels_wanted = [(max(n // self.each, 1) - 1).bit_length() for n in (size, self.wanted)]
         self.is_unrolled = self.each < _FEWEST_IN_LOOPS or sk._is_for_cpu()
         self.thread, self.lane = sk.int32(sk.cuda.thread_idx("x")), sk.int32(sk.lane_id())
@@ -176,11 +173,11 @@ class _Network:
         return values
 
     @sk._direct
-    def gathered(self, values: Held, like: Tile) -> list[Tile]:
-        """Return what all threads hold, as tiles like another one."""
+    def gathered(self, values: Held, layout: Layout) -> list[Tile]:
+        """Return what all threads hold as tiles of a layout."""
         self.store(values, lambda e: _ADD(_MULTIPLY(self.thread, self.each), e))
         wait(self.threads)
-        found = [load_tile(array, like) for array in self.scratch]
+        found = [load_tile(array, layout) for array in self.scratch]
         wait(self.threads)
         return found
 
