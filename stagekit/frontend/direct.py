@@ -87,7 +87,7 @@ def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any
         return wrapper
 
     for value in (*args, *kwargs.values()):
-        if not (is_atomic(value) or isinstance(value, STAND_INS) or is_of_library(value)):
+        if not _reads_no_state(value):
             site.tracer.captures.note_given(value, site.tracer.journal.is_born)
     token = language_call.set(in_language)
     try:
@@ -96,6 +96,14 @@ def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any
         language_call.reset(token)
     site.at()
     return site.tracer.journal.born(made) if isinstance(made, list) or is_open(made) else made
+
+
+def _reads_no_state(value: Any) -> bool:
+    """Return whether a value has nothing that may change between traces: the tracer, the library or the language made it."""
+    if type(value) is tuple or (type(value) is dict and not value):
+        return all(map(_reads_no_state, value))
+    of_language = isinstance(value, (*STAND_INS, Intrinsic, Staged, DType))
+    return of_language or is_of_library(value) or is_atomic(value)
 
 
 def run_at(tracer: Tracer, loc: Loc, fn: types.FunctionType, *args: Any) -> Any:
@@ -311,7 +319,8 @@ def _parts_of(value: Any) -> Any:
     """Return the items of a tuple or list, and the attributes of an object of the library; None for anything else."""
     if type(value) is tuple or type(value) is list:
         return value
-    return vars(value).values() if is_of_library(value) and not isinstance(value, types.FunctionType) else None
+    stored = getattr(value, "__dict__", None) if is_of_library(value) else None
+    return stored and stored.values()
 
 
 def _with(value: Any, values: Iterator[Value]) -> Any:

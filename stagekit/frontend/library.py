@@ -176,8 +176,11 @@ def recorded(site: Site, function: Any, *args: Any) -> Any:
 
 def _identity(arg: Any) -> Any:
     """Return what an argument counts by: of run-time numbers and pointers, also in tuples and dataclasses, what computes them."""
-    if isinstance(arg, Number | Address):
+    kind = type(arg)
+    if kind is Number or kind is Address:
         return arg.value
+    if kind is int or kind is str:
+        return arg
     if isinstance(arg, tuple | list):
         return tuple(map(_identity, arg))
     return (type(arg), *map(_identity, vars(arg).values())) if is_dataclass_with(arg, "eq") else arg
