@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit.backends import ptxas
+from tests.cells import cell
 from tests.places import each_place, run
 
 SCOPES = {"block": "cta", "gpu": "gpu", "sys": "sys"}
@@ -339,3 +340,30 @@ def test_a_loop_that_something_ends_is_none(goes_on, expected):
     sk.jit(goes_on)[1, 1](np.array([1, 2, 3, 7], np.int32), out)
 
     assert [expected] == out.tolist()
+
+
+@sk.jit
+def hand_over(data, flag, out, store_order: sk.constexpr, load_order: sk.constexpr, scope: sk.constexpr):
+    if sk.cuda.block_idx("x") == 0:
+        data[0] = 7
+        sk.store(flag.ptr, 1, order=store_order, scope=scope)
+    else:
+        while sk.load(flag.ptr, order=load_order, scope=scope) == 0:
+            pass
+        out[0] = data[0]
+
+
+def test_the_sanitizer_sees_orders_and_scopes_that_are_too_weak():
+    for store_order, load_order, scope, is_right in (
+        ("release", "acquire", "gpu", True),
+        ("seq_cst", "seq_cst", "sys", True),
+        ("relaxed", "acquire", "gpu", False),
+        ("release", "relaxed", "gpu", False),
+        ("relaxed", "relaxed", "sys", False),
+        ("release", "acquire", "block", False),
+    ):
+        arrays = [np.zeros(1, np.int32) for _ in range(3)]
+        watch = sk.sanitize(hand_over, collect=True)
+        watch[2, 1](*arrays, store_order, load_order, scope)
+        with cell(store_order, load_order, scope):
+            assert bool(watch.report.of("GRID_RACE")) != is_right, str(watch.report)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import stagekit as sk
+from tests.cells import cell
 from tests.places import each_place, on_cpu, run
 
 
@@ -182,3 +183,34 @@ MISTAKES = {
 def test_what_does_not_fit_is_refused(text):
     with pytest.raises(sk.StagingError, match=text):
         misused.specialize(out=sk.Tensor((None,), sk.int32), mistake=MISTAKES[text]).ir
+
+
+@sk.jit
+def with_lanes_away(out, what: sk.constexpr):
+    t = sk.cuda.thread_idx("x")
+    fours = sk.tiled_partition(4)
+    here = sk.coalesced_threads()
+    if t % 4 != 2:
+        if what == "reduce":
+            out[t] = fours.reduce(t, lambda a, b: a + b)
+        elif what == "scan":
+            out[t] = fours.scan(t, lambda a, b: a + b)
+        elif what == "shfl":
+            out[t] = fours.shfl(t, 2)
+        elif what == "ballot":
+            out[t] = fours.ballot(True)
+        elif what == "sync":
+            fours.sync()
+        elif what == "coalesced":
+            out[t] = here.any(t == 2)
+        else:
+            out[t] = sk.coalesced_threads().reduce(t, lambda a, b: a + b)
+    sk.syncthreads()
+
+
+def test_the_sanitizer_sees_lanes_that_do_not_come():
+    watch = sk.sanitize(with_lanes_away)
+    for what in ("reduce", "scan", "shfl", "ballot", "sync", "coalesced"):
+        with cell(what), pytest.raises(sk.StagekitError, match="LANE_NOT_HERE"):
+            watch[1, 8](np.zeros(8, np.int64), what)
+    watch[1, 8](np.zeros(8, np.int64), "those that are here")
