@@ -26,7 +26,8 @@ from stagekit.kernels.sharing import checked_out
 
 LEVELS = 15  # the largest number of 4 bits
 MIDDLE = 8  # the zero of a number of 4 bits, where none is given
-GPU_BLOCKS = Blocks(64, 64, 64, 128, 3)
+GPU_BLOCKS = {16: Blocks(16, 16, 128, 64, 4), 64: Blocks(32, 64, 128, 128, 3), None: Blocks(64, 64, 64, 128, 3)}
+"""What a program multiplies, by the most rows of x. Few rows wait for memory: small blocks are many programs."""
 
 
 @sk.inline
@@ -142,7 +143,8 @@ def quantized_linear(x: Any, weight: Any, scales: Any, zeros: Any = None, *, out
     )
     shape = (*x.shape[:-1], outputs)
     out = empty(x, shape, dtype) if out is None else checked_out(out, apart=(x, weight, scales))
-    base = CPU_BLOCKS if is_on_cpu(x) else GPU_BLOCKS
+    most = next(most for most in GPU_BLOCKS if most is None or rows.shape[0] <= most)
+    base = CPU_BLOCKS if is_on_cpu(x) else GPU_BLOCKS[most]
     blocks = base._replace(depth=min(base.depth, group & -group))
     kernel = quantized_linear_kernel(dtype, weight_dtype, group, zeros is not None, blocks)
     kernel[sk.cdiv(rows.shape[0], blocks.rows), sk.cdiv(outputs, blocks.columns)](
