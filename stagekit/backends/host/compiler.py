@@ -19,7 +19,6 @@ from stagekit.backends.host.entry import BlockFrame, EntryWriter
 from stagekit.backends.host.forms import LANES, constant_mask, number
 from stagekit.backends.host.intrinsic import emit_intrinsic
 from stagekit.backends.host.joins import emit_select
-from stagekit.backends.host.loops import emit_for, emit_while
 from stagekit.backends.host.memory import emit_alloc, emit_load, emit_store, emit_table
 from stagekit.backends.host.pieces import Plan, plan
 from stagekit.backends.host.pointers import emit_offset
@@ -40,6 +39,15 @@ def _misplaced(warp: Warp, op: Op) -> None:
     raise InternalError(f"`{op.mnemonic}` reached the cpu target, which needs it expanded or at the end of a body")
 
 
+def _loop(warp: Warp, op: ops.For | ops.While) -> None:
+    from stagekit.backends.host import loops  # here, as many kernels do without its two modules
+
+    if isinstance(op, ops.For):
+        loops.emit_for(warp, op)
+    else:
+        loops.emit_while(warp, op)
+
+
 EMITTERS: Mapping[type[Op], Callable[[Warp, Any], None]] = {
     ops.Constant: emit_constant,
     ops.Binary: emit_binary,
@@ -54,8 +62,8 @@ EMITTERS: Mapping[type[Op], Callable[[Warp, Any], None]] = {
     ops.Alloc: emit_alloc,
     ops.Table: emit_table,
     ops.If: emit_if,
-    ops.For: emit_for,
-    ops.While: emit_while,
+    ops.For: _loop,
+    ops.While: _loop,
     ops.IntrinsicOp: emit_intrinsic,
     ops.InlineAsm: _misplaced,
     ops.Assert: _misplaced,
