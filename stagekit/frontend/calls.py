@@ -23,6 +23,7 @@ from stagekit.diagnostics import PACKAGE, StagekitError, shown
 from stagekit.dtypes import DType, element_dtype
 from stagekit.frontend import builtins, effects, language, objects, overloads
 from stagekit.frontend.assignments import binding_scope
+from stagekit.frontend.complexes import KINDS as COMPLEX
 from stagekit.frontend.complexes import ComplexLibrary, in_parts
 from stagekit.frontend.direct import run as run_direct
 from stagekit.frontend.errors import BadCall, NotCallable, ReturnOnSomePaths, StagingError
@@ -102,7 +103,8 @@ def _package_attribute(fn: Any, name: str) -> Any:
 def _elementwise(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Apply `fn` to each element, by the method of the first tile among the arguments; NotImplemented where there is no tile."""
     for value in (*args, *kwargs.values()):
-        value = in_parts(value)
+        if type(value) in COMPLEX:
+            value = in_parts(value)
         if (mapper := mapper_of(value)) is not None:
             return site.invoke(mapper, [value, fn, tuple(args), kwargs])
     return NotImplemented

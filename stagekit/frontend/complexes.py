@@ -17,7 +17,7 @@ import numpy as np
 from stagekit.frontend.numbers import is_numeric
 from stagekit.frontend.values import mapper_of
 
-KINDS = frozenset({complex, np.complex64, np.complex128})
+KINDS: set[Any] = {complex, np.complex64, np.complex128}  # and the library's own
 PYTHONS_NUMBERS = frozenset({complex, bool, int, float})  # with which Python itself computes where all are known
 
 
@@ -38,6 +38,7 @@ def complex_values(number: Any, array: Any, converted: Any) -> None:
         staticmethod(array),
         staticmethod(converted),
     )
+    KINDS.add(number)
 
 
 def is_complex(value: Any) -> bool:
@@ -51,18 +52,13 @@ def in_parts(value: Any) -> Any:
 
 
 def are_apart(left: Any, right: Any) -> bool:
-    """Return whether one operand is complex and the other holds many numbers, as tiles and vectors do: real ones."""
-    kinds = {type(left), type(right)}
-    is_complex_one = ComplexLibrary.number in kinds or not kinds.isdisjoint(KINDS)
-    return is_complex_one and any(mapper_of(each) and type(each) is not ComplexLibrary.number for each in (left, right))
+    """Return whether an operand beside a complex one holds many numbers, as tiles and vectors do: real ones."""
+    return any(mapper_of(each) and type(each) not in KINDS for each in (left, right))
 
 
 def operands(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return two operands as they meet: those that are complex and known by their parts, unless Python computes with both."""
-    kinds = {type(left), type(right)}
-    if kinds.isdisjoint(KINDS) or kinds <= PYTHONS_NUMBERS:
+    """Return operands, of which one is complex, as they meet: known ones by their parts, unless Python computes with both."""
+    if {type(left), type(right)} <= PYTHONS_NUMBERS:
         return left, right
-    are_numbers = all(
-        is_numeric(each) or is_complex(each) or type(each) is ComplexLibrary.number for each in (left, right)
-    )
+    are_numbers = all(is_numeric(each) or type(each) in KINDS for each in (left, right))
     return (in_parts(left), in_parts(right)) if are_numbers else (left, right)

@@ -11,6 +11,7 @@ from typing import Any
 from stagekit import dtypes
 from stagekit.diagnostics import Loc
 from stagekit.frontend import arrays, rangeloop
+from stagekit.frontend.complexes import KINDS as COMPLEX
 from stagekit.frontend.complexes import operands
 from stagekit.frontend.control import Join, branch, trace_arms
 from stagekit.frontend.errors import BadOperands
@@ -203,7 +204,8 @@ def compare(site: Site, op: ast.cmpop, left: Any, right: Any) -> Any:
         found = contains(site, left, right)
         return negate_condition(site.tracer, found) if isinstance(op, ast.NotIn) else found
     _, _, python = COMPARISONS[type(op)]
-    left, right = operands(left, right)
+    if not kinds.isdisjoint(COMPLEX):
+        left, right = operands(left, right)
     site.at()
     if is_numeric(left) and is_numeric(right) and not (is_literal(left) and is_literal(right)):
         return site.tracer.arithmetic.compare(type(op), left, right)

@@ -56,6 +56,11 @@ _ELSEWHERE = _by_name({
     "random uniform": "`sk.rand(seed, offset)`",
     "normal standard_normal": "`sk.randn(seed, offset)`",
     "integers": "`sk.randint(seed, offset, low, high)`",
+    "conj conjugate": "`z.conjugate()`",
+    "real": "`z.real`",
+    "imag": "`z.imag`",
+    "phase": "`sk.angle(z)`",
+    "rect": "`sk.polar(radius, angle)`",
     "randint4x": "`sk.philox(seed, counter)`",
 })  # fmt: skip
 

@@ -12,6 +12,7 @@ import numpy as np
 from stagekit import dtypes
 from stagekit.dtypes import DType
 from stagekit.frontend import arrays, objects
+from stagekit.frontend.complexes import KINDS as COMPLEX
 from stagekit.frontend.complexes import are_apart, operands
 from stagekit.frontend.conditions import condition, negate_condition
 from stagekit.frontend.errors import BadOperands
@@ -53,7 +54,9 @@ def binary(site: Site, symbol: str, left: Any, right: Any) -> Any:
         if symbol in _GROWS:
             _refuse_huge(site, symbol, left, right)
         return site.static(SYMBOLS[symbol].python, left, right)
-    left, right = operands(left, right)
+    is_complex = not kinds.isdisjoint(COMPLEX)
+    if is_complex:
+        left, right = operands(left, right)
     site.at()
     if symbol != "@" and is_numeric(left) and is_numeric(right):
         return power(site, left, right) if symbol == "**" else site.tracer.arithmetic.binary(symbol, left, right)
@@ -61,7 +64,7 @@ def binary(site: Site, symbol: str, left: Any, right: Any) -> Any:
         found = _pointer_arithmetic(site, symbol, left, right)
         if found is not None:
             return found
-    if are_apart(left, right):
+    if is_complex and are_apart(left, right):
         hint = "tiles and vectors hold real numbers: compute with the real and the imaginary parts"
         raise site.error(BadOperands(symbol, f"{describe(left)} and {describe(right)}", hint))
     answer = by_method(site, SYMBOLS[symbol].method, left, right)

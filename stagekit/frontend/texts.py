@@ -15,7 +15,7 @@ from stagekit.frontend.evaluation import Site, evaluate
 from stagekit.frontend.numbers import default_dtype
 from stagekit.frontend.parts import describe
 from stagekit.frontend.tracer import Frame
-from stagekit.frontend.values import Number, Text, escaped, holds_run_time
+from stagekit.frontend.values import Number, Text, escaped, hint_of, holds_run_time
 from stagekit.ir import Value
 
 
@@ -92,6 +92,6 @@ def shown(site: Site, value: Any, what: str) -> tuple[str, tuple[Value, ...]]:
     if isinstance(value, Number):
         return "{}", (value.value,)
     if holds_run_time(value):
-        raise site.error(BadCall(f"{what} is {describe(value)}", "show its elements one by one"))
+        raise site.error(BadCall(f"{what} is {describe(value)}", hint_of(value) or "show its elements one by one"))
     as_text = (lambda v: f"{_as_shown(v)}") if isinstance(value, np.generic) else str
     return escaped(site.static(as_text, value)), ()
