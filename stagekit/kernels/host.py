@@ -64,14 +64,13 @@ _settled: dict[Any, types.FunctionType] = {}
 def dtype_of(array: Any) -> sk.DType:
     """Return the dtype of an array of NumPy, torch, CuPy or stagekit."""
     require_array(array)
-    dtype = _dtype_like(array.dtype)
-    require(dtype.part is None, f"got an array of {dtype.name}: pass its real or imaginary parts")
-    return dtype
+    return _dtype_like(array.dtype)
 
 
 @functools.cache  # NumPy takes microseconds to name a dtype
 def _dtype_like(dtype: Any) -> sk.DType:
     found: sk.DType = getattr(sk, str(dtype).rpartition(".")[2])  # "float32" of NumPy, "torch.float32" of torch
+    require(found.part is None, f"got an array of {found.name}: pass its real or imaginary parts")
     return found
 
 
