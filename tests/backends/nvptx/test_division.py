@@ -193,3 +193,36 @@ def test_known_divisors(divisor: float) -> None:
 
     assert ("fdiv" in text) == (divisor in (2.0, -0.25, 2.0**127))
     assert ("rcp.approx.ftz.f32" in text) == (divisor not in (2.0, -0.25, 2.0**127, 3.0))
+
+
+def _halved(x: Array, modulus: Array, times: int) -> Array:
+    for _ in range(times):
+        x = np.where(x & 1, x + modulus, x) >> 1
+    return x
+
+
+def pairs_beside_a_tie(divisors: Array, numerator: int) -> tuple[Array, Array]:
+    """The dividends below each odd divisor, both of 24 bits, whose quotient differs from a tie by numerator / (2**25 b)."""
+    dividends = _halved(np.where(numerator > 0, 1, divisors - 1), divisors, 25)
+    is_whole = dividends >= 1 << 23
+    return dividends[is_whole], divisors[is_whole]
+
+
+def doubled_pairs_beside_a_tie(halves: Array, numerator: int) -> tuple[Array, Array]:
+    """The same for the doubles of odd numbers, where the least difference is twice as large."""
+    dividends = _halved(np.where(numerator > 0, 1, halves - 1), halves, 24) + halves
+    is_whole = dividends >= 1 << 23
+    return dividends[is_whole], 2 * halves[is_whole]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(8))
+def test_one_correction_is_enough(part: int) -> None:
+    """Every quotient of a smaller by a larger mantissa that is so near to a tie that the first quotient's error could matter."""
+    odd = np.arange((1 << 23) + (part << 20) | 1, (1 << 23) + (part + 1 << 20), 2)
+    odd_halves = np.arange((1 << 22) + (part << 19) | 1, (1 << 22) + (part + 1 << 19), 2)
+    for numerator in (1, -1):
+        for pairs in (pairs_beside_a_tie(odd, numerator), doubled_pairs_beside_a_tie(odd_halves, numerator)):
+            a, b = (np.ldexp(each, -23).astype(np.float32) for each in pairs)
+            (quotient,) = run(division._dividing(1, 1, None), 1, [a, b], 0)
+            assert_same(quotient, a / b, a, b)
