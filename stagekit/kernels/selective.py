@@ -78,11 +78,8 @@ def selective_scan(u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any = None, z:
     u, delta, z, out: (batches, channels, length), float32, float16 or bfloat16, the last axis without gaps. B, C: (batches,
     states, length) likewise. A: (channels, states), D: (channels,), float32. out: u, delta or z too.
     """
-    out = (
-        empty(u, tuple(u.shape), dtype_of(u))
-        if out is None
-        else checked_out(out, u, delta, *([] if z is None else [z]), apart=(B, C))
-    )
+    read = (u, delta) if z is None else (u, delta, z)
+    out = empty_like(u) if out is None else checked_out(out, *read, apart=(B, C))
     batches, channels, length = u.shape
     kernel = selective_scan_kernel(dtype_of(u), A.shape[1], min(SCANNED_TILE, power_of_two(length)))
     kernel[channels, batches](u, delta, A, B, C, D, z, out)

@@ -45,12 +45,8 @@ def footprint_of(array: Any) -> Footprint | None:
     if interface is None:
         return None
     shape, itemsize = tuple(interface["shape"]), int(interface["typestr"][2:])
-    return Footprint(interface["data"][0], shape, interface.get("strides") or _c_strides(shape, itemsize), itemsize)
-
-
-def _c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Return the bytes from an element to the next along each axis of an array in C order."""
-    return tuple(math.prod(shape[axis + 1 :]) * itemsize for axis in range(len(shape)))
+    in_c_order = tuple([math.prod(shape[axis + 1 :]) * itemsize for axis in range(len(shape))])
+    return Footprint(interface["data"][0], shape, interface.get("strides") or in_c_order, itemsize)
 
 
 def share_memory(one: Footprint | None, other: Footprint | None, *, or_are_same: bool = False) -> bool:
