@@ -2,6 +2,8 @@
 
     python benchmarks/cpu.py [--rounds 30] [--blocks 32 256 1024] [--json FILE] [--chart FILE.svg]
     python benchmarks/cpu.py --threads 1 2 4 8      how stagekit's own times fall with threads, by the clock on the wall
+    python benchmarks/cpu.py --forms                what the common forms of one loop take against the plainest
+    python benchmarks/cpu.py --avx2                 both compilers told that the processor has AVX2 at most, as `x86-64-v3`
 
 Milliseconds of this thread's CPU time, the least of all rounds; a round runs every column once, so that all meet the same
 machine. Calls from Python are part of all times, C's by `ctypes` with converted arguments, stagekit's with brackets that are
@@ -26,6 +28,7 @@ import math
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -34,13 +37,14 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("STAGEKIT_THREADS", "1")
-os.environ.setdefault("STAGEKIT_CACHE", "0")
+os.environ["STAGEKIT_CACHE"] = "0" if "--avx2" in sys.argv else os.environ.get("STAGEKIT_CACHE", "0")
 
 import numpy as np
 from chart import Bar, draw
 from machine import describe
 
 import stagekit as sk
+from stagekit.backends.host import compiler, target
 
 VECTOR = sk.Tensor((None,), sk.float32)
 MATRIX = sk.Tensor((None, None), sk.float32)
@@ -195,9 +199,120 @@ def numba_matmul(n, a, b, c):
                 c[i, j] += a[i, k] * b[k, j]
 
 
+# -- forms of one loop ------------------------------------------------------------------------------------------------
+
+
+@sk.inline
+def first_index():
+    return sk.cuda.block_idx("x") * sk.cuda.block_dim("x") + sk.cuda.thread_idx("x")
+
+
+@sk.inline
+def all_threads():
+    return sk.cuda.grid_dim("x") * sk.cuda.block_dim("x")
+
+
+@sk.inline
+def add_scaled(x, y, a, i, n):
+    if i < n:
+        y[i] = a * x[i] + y[i]
+
+
+@sk.jit
+def grid_stride(x: VECTOR, y: VECTOR, a: sk.float32, n: sk.int64):
+    for i in range(first_index(), n, all_threads()):
+        y[i] = a * x[i] + y[i]
+
+
+@sk.jit
+def grid_stride_while(x: VECTOR, y: VECTOR, a: sk.float32, n: sk.int64):
+    i = first_index()
+    while i < n:
+        y[i] = a * x[i] + y[i]
+        i += all_threads()
+
+
+@sk.jit
+def uniform_start(x: VECTOR, y: VECTOR, a: sk.float32, n: sk.int64):
+    block = sk.cuda.block_dim("x")
+    for start in range(sk.cuda.block_idx("x") * block, n, all_threads()):
+        add_scaled(x, y, a, start + sk.cuda.thread_idx("x"), n)
+
+
+@sk.jit
+def two_apart(x: VECTOR, y: VECTOR, a: sk.float32, n: sk.int64):
+    block = sk.cuda.block_dim("x")
+    for e in sk.static_range(2):
+        add_scaled(x, y, a, (sk.cuda.block_idx("x") * 2 + e) * block + sk.cuda.thread_idx("x"), n)
+
+
+@sk.jit
+def two_adjacent(x: VECTOR, y: VECTOR, a: sk.float32, n: sk.int64):
+    for e in sk.static_range(2):
+        add_scaled(x, y, a, first_index() * 2 + e, n)
+
+
+@sk.jit
+def vectors_of_4(x: VECTOR, y: VECTOR, a: sk.float32, n: sk.int64):
+    i = first_index()
+    if i * 4 < n:
+        y.vector(4)[i] = a * x.vector(4)[i] + y.vector(4)[i]
+
+
+@sk.jit
+def neighbours(x: VECTOR, y: VECTOR, a: sk.float32, n: sk.int64):
+    i = first_index()
+    if i < n:
+        y[i] = a * (x[max(i - 1, 0)] + x[i] + x[min(i + 1, n - 1)])
+
+
+@sk.jit
+def tile_with_halo(x: VECTOR, y: VECTOR, a: sk.float32, n: sk.int64):
+    part = sk.alloc_shared((FORMS_BLOCK + 2,), sk.float32)
+    t, i = sk.cuda.thread_idx("x"), first_index()
+    part[t + 1] = x[min(i, n - 1)]
+    if t == 0:
+        part[0] = x[max(i - 1, 0)]
+        part[FORMS_BLOCK + 1] = x[min(i + FORMS_BLOCK, n - 1)]
+    sk.syncthreads()
+    if i < n:
+        y[i] = a * (part[t] + part[t + 1] + part[t + 2])
+
+
+FORMS_BLOCK = 256
+FORMS = {  # the plainest first; of each how many elements a thread has
+    "a * x + y": {
+        saxpy: 1, grid_stride: 8, grid_stride_while: 8, uniform_start: 8, two_apart: 2, two_adjacent: 2, vectors_of_4: 4,
+    },
+    "three neighbours": {neighbours: 1, tile_with_halo: 1},
+}  # fmt: skip
+
+
+def show_forms(rounds: int, size: int = 69_632) -> None:
+    """Microseconds of each form, and how many times as long as the plainest it takes.
+
+    With a power of two, what a thread goes through lies in one set of the cache.
+    """
+    x, y = np.random.default_rng(0).random((2, size), np.float32)
+    for name, forms in FORMS.items():
+        calls = {
+            kernel: Launch(kernel, (-(-size // (FORMS_BLOCK * each)), FORMS_BLOCK), x, y, 1e-6, size).bound()
+            for kernel, each in forms.items()
+        }
+        best = dict.fromkeys(calls, math.inf)
+        for _ in range(rounds + 2):
+            for kernel, call in calls.items():
+                best[kernel] = min(best[kernel], milliseconds(call, 20))
+        print(f"{name}, {size} elements, block {FORMS_BLOCK}, us")
+        for kernel, ms in best.items():
+            print(f"    {kernel.__name__:20}{ms * 1e3:8.1f} ({ms / best[next(iter(best))]:4.2f}x)")
+
+
 Call = Callable[[], Any]
 
-C_FLAGS = {"C": [], "C fast": ["-ffast-math", "-mprefer-vector-width=512"]}
+IS_NARROW = "--avx2" in sys.argv
+ARCHITECTURE = "x86-64-v3" if IS_NARROW else "native"
+C_FLAGS = {"C": [], "C fast": ["-ffast-math", *([] if IS_NARROW else ["-mprefer-vector-width=512"])]}
 
 
 def c_libraries() -> dict[str, Any]:
@@ -211,7 +326,18 @@ def c_libraries() -> dict[str, Any]:
     made = {}
     for column, flags in C_FLAGS.items():
         library = folder / f"{column.replace(' ', '_')}.so"
-        command = [compiler, "-O3", "-march=native", *flags, "-shared", "-fPIC", str(source), "-o", str(library), "-lm"]
+        command = [
+            compiler,
+            "-O3",
+            f"-march={ARCHITECTURE}",
+            *flags,
+            "-shared",
+            "-fPIC",
+            str(source),
+            "-o",
+            str(library),
+            "-lm",
+        ]
         subprocess.run(command, check=True)
         made[column] = ctypes.CDLL(str(library))
     return made
@@ -422,15 +548,28 @@ def bars(rows: list[Row]) -> list[Bar]:
     ]
 
 
+def with_avx2() -> target.Processor:
+    """Return this processor without what it has beyond AVX2."""
+    kept = [each for each in target.this_processor().features.split(",") if not each.startswith(("+avx512", "+amx"))]
+    return target.Processor("haswell", ",".join([*kept, "-avx512f", "-evex512"]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--blocks", type=int, nargs="*", default=[32, 256, 1024])
     parser.add_argument("--threads", type=int, nargs="*", default=[])
+    parser.add_argument("--forms", action="store_true")
+    parser.add_argument("--avx2", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--chart", type=Path)
     options = parser.parse_args()
-    print(describe("cpu"))
+    print(describe("cpu") + ", AVX2 at most" * options.avx2)
+    if options.avx2:
+        compiler.this_processor = with_avx2
+    if options.forms:
+        show_forms(options.rounds)
+        return
     if options.threads:
         for block in options.blocks:
             show_threads(options.threads, block, options.rounds)

@@ -24,7 +24,7 @@ LOG2E = math.log2(math.e)
 LOWEST = sk.float32.min
 Blocks = (
     tuple[int, int, int] | tuple[int, int, int, int]
-)  # rows of q, rows of k and v, threads; stages, else those of the dtype
+)  # rows of q, rows of k and v, threads; stages, else 2 of 16 bits
 
 
 # -- fragments ----------------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int, BLOC
     Queries = Annotated[sk.Array, like_q]
     Keys = Annotated[sk.Array, like_k]
     Sums = Annotated[sk.Array, of_rows]
-    M, N, threads, stages = (*BLOCKS, *stages_of(dtype))[:4]
+    M, N, threads, stages = (*BLOCKS, 2 if dtype.bits == 16 else 1)[:4]
     D = padded(DIM)
 
     @sk.jit(threads=threads)
@@ -169,7 +169,7 @@ def attention_backward_q_kernel(
     Queries = Annotated[sk.Array, like_q]
     Keys = Annotated[sk.Array, like_k]
     Sums = Annotated[sk.Array, of_rows]
-    M, N, threads, stages = (*BLOCKS, *stages_of(dtype))[:4]
+    M, N, threads, stages = (*BLOCKS, 2 if dtype.bits == 16 else 1)[:4]
     D = padded(DIM)
 
     @sk.jit(threads=threads)
@@ -224,7 +224,7 @@ def attention_backward_kv_kernel(
     Queries = Annotated[sk.Array, like_q]
     Keys = Annotated[sk.Array, like_k]
     Sums = Annotated[sk.Array, of_rows]
-    M, N, threads, stages = (*BLOCKS, *stages_of(dtype))[:4]
+    M, N, threads, stages = (*BLOCKS, 2 if dtype.bits == 16 else 1)[:4]
     D = padded(DIM)
 
     @sk.jit(threads=threads)
@@ -309,11 +309,6 @@ def attention_backward(
 def padded(dim: int) -> int:
     """Return the columns of the tiles for heads of this dimension: multiples of 16, as products are made of."""
     return -(-dim // 16) * 16
-
-
-def stages_of(dtype: Dtype) -> tuple[int]:
-    """Return the stages on a GPU: tensor cores multiply 16 bits out of shared memory."""
-    return (2 if dtype.bits == 16 else 1,)
 
 
 def _arrays(dtype: Dtype, DIM: int, HEADS_AXIS: int, queries: Any, keys: Any) -> tuple[Any, Any, Any]:

@@ -312,7 +312,40 @@ def _store(warp: Warp, dtype: DType, address: Gep, value: Form, on: Mask | None)
                 pointer = _stretch_pointer(warp, dtype, address.base, address.index, run)
                 _store_run(warp.w, dtype, run, pointer, text, asked)
             return
+        if runs is None and asked is None and (stride := _stride_of(address.index)) and _is_spread_well(warp, dtype):
+            first = Stretch(address.index.offsets[0], (), LANES, ())
+            pointer = _stretch_pointer(warp, dtype, address.base, address.index, first)
+            _store_apart(warp.w, dtype, stride, pointer, text, lanes)
+            return
     _scatter(warp, dtype, _lane_pointers(warp, dtype, address), text, on)
+
+
+MAX_STRIDE = 4  # elements from one that is stored to the next; beyond, a scatter is cheaper
+
+
+def _stride_of(index: Linear) -> int | None:
+    """Return how far apart neighbouring lanes store, if it is the same for all of them, and little."""
+    stride = index.offsets[1] - index.offsets[0]
+    is_even = index.offsets == tuple(range(index.offsets[0], index.offsets[0] + LANES * stride, stride or 1))
+    return stride if not index.scaled and 1 < stride <= MAX_STRIDE and is_even else None
+
+
+def _is_spread_well(warp: Warp, dtype: DType) -> bool:
+    """Return whether the processor spreads a vector, and stores it under a mask, in fewer steps than it scatters."""
+    return warp.kernel.features.has_avx512 and dtype.itemsize >= 4
+
+
+def _store_apart(w: Writer, dtype: DType, stride: int, pointer: str, text: str, lanes: int) -> None:
+    """Store the known `lanes` so many elements apart by one access, which leaves what lies between."""
+    element, count = memory_type(dtype, None), LANES * stride
+    held, spread = vector_of(element, LANES), vector_of(element, count)
+    places = constant_vector("i32", tuple(number // stride for number in range(count)))
+    value = w.emit(f"shufflevector {held} {text}, {held} poison, <{count} x i32> {places}")
+    is_on = ", ".join(
+        f"i1 {'true' if number % stride == 0 and lanes >> number // stride & 1 else 'false'}" for number in range(count)
+    )
+    args = [(spread, value), (f"ptr align {dtype.itemsize}", pointer), (f"<{count} x i1>", f"<{is_on}>")]
+    w.call("void", f"llvm.masked.store.{suffix(spread)}.p0", args)
 
 
 MAX_UNROLLED_SCATTERS = 8  # LLVM's time grows with the square of the number of scalar stores: 6 s for 48 of bytes

@@ -85,12 +85,15 @@ def test_a_guard_keeps_the_tail_off_the_page_behind(page: Guarded, block: int, d
     runner.close()
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, -1, 7, 0])
+@pytest.mark.parametrize("step", [1, 2, 3, 4, -1, 7, 0])
 @pytest.mark.parametrize("block", [4, 32, 64, 40])
 def test_strided_accesses_end_with_the_array(page: Guarded, block: int, step: int) -> None:
     def body(b: Builder, x: Value, y: Value, start: Value) -> None:
         t = thread(b)
-        b.store(b.offset(y, t), b.load(b.offset(x, b.add(start, b.mul(t, b.index(step))))))
+        place = b.offset(x, b.add(start, b.mul(t, b.index(step))))
+        value = b.load(place)
+        b.store(b.offset(y, t), value)
+        b.store(place, b.add(value, b.constant(1000, i32)))
 
     count = abs(step) * (block - 1) + 1
     fn = kernel(array(i32), array(i32), INDEX, body=body)
@@ -100,7 +103,9 @@ def test_strided_accesses_end_with_the_array(page: Guarded, block: int, step: in
         y = np.zeros(block, np.int32)
         start = 0 if step >= 0 else count - 1
         runner([x, y, np.int64(start)], (1, 1, 1))
-        np.testing.assert_array_equal(y, x[start + step * np.arange(block)])
+        places = start + step * np.arange(block)
+        np.testing.assert_array_equal(y, places)
+        np.testing.assert_array_equal(x, np.arange(count) + 1000 * np.isin(np.arange(count), places))
     runner.close()
 
 
