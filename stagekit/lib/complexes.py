@@ -267,7 +267,7 @@ class ComplexArray:
         parts = self._element(index)
         held = sk._load_vector(parts.ptr, 2, _align(parts), mask=mask)
         found = ComplexNumber(*sk._lanes(held))
-        return found if other is None else sk.where(mask, found, self.dtype(other))
+        return found if other is None or mask is None else sk.where(mask, found, self.dtype(other))
 
     def store(self, index: Any, value: Any, mask: Any = None) -> None:
         """Write a number to the element at an index, where `mask` is on."""

@@ -181,7 +181,7 @@ def around(A, B, out, n):
     held = sk.alloc_shared(8, A.dtype)
     own = sk.alloc_local((2, 2), A.dtype)
     held[i] = B.load(i, mask=i < 5, other=7j)
-    own[1, 0] = sk.where(i < 5, B[i], 1)
+    own[1, 0] = sk.where(i < 5, B.load(i, other=9), 1)
     sk.syncthreads()
     out[6, i] = held[7 - i]
     out[7, i] = own[1, 0]
