@@ -231,7 +231,8 @@ def template(site: Site, user: str, combine: Any, dtypes: Sequence[DType], is_si
     is_single: it takes two numbers; else two tuples of them.
     """
     numbers = tuple([Number(Value(Scalar(dtype))) for dtype in dtypes])
-    made = direct.template(site, inspect.unwrap(combine), (numbers[0] if is_single else numbers,) * 2)
+    given = inspect.unwrap(combine, stop=lambda each: hasattr(each, "__stagekit_fragment__"))
+    made = direct.template(site, given, (numbers[0] if is_single else numbers,) * 2)
     if made is not None:
         _refuse_among_threads(made.recording.block, f"the combiner of `{user}`", _COMBINER_HINT)
     return made
