@@ -21,6 +21,7 @@ assigns outside, prints while it is specialised, asks about arguments) is carrie
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import operator
 import types
@@ -40,7 +41,7 @@ from stagekit.frontend.overloads import call_intrinsic
 from stagekit.frontend.source import Names, Source
 from stagekit.frontend.state import is_atomic
 from stagekit.frontend.tracer import Frame, Tracer
-from stagekit.frontend.values import STAND_INS, Number, Scope, is_of_library, is_open
+from stagekit.frontend.values import STAND_INS, Address, Array, Number, Scope, is_of_library, is_open
 from stagekit.ir import Block, Intrinsic, Value
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -162,7 +163,7 @@ class Recorded:
     def __call__(self, args: tuple[Any, ...]) -> Any:
         numbers = list[Number]()
         key = _key_of(args, numbers)
-        if key is None or not numbers:
+        if key is None or not {Number}.issuperset(map(type, numbers)) or not numbers:
             return self.site.invoke(self.function, list(args))
         return _repeated(self.site, self.function, args, numbers, self.recordings, key, None)
 
@@ -283,14 +284,17 @@ def _record(site: Site, function: Any, args: tuple[Any, ...], numbers: list[Numb
 # -- what a value is, but for its numbers -------------------------------------------------------------------------------
 
 
-def _key_of(value: Any, numbers: list[Number]) -> Any:
-    """Return what a value is but for the run-time numbers in it, which it appends; None where that cannot be said."""
+def _key_of(value: Any, numbers: list[Any]) -> Any:
+    """Return what a value is but for the run-time numbers and pointers in it, which it appends; None where none can say that."""
     kind = type(value)
     if kind is Number:
         numbers.append(value)
         return value.value.type, value.is_weak, value.lanes and _key_of(value.lanes, numbers)
     if kind in _BY_VALUE:
         return kind, repr(value)
+    if kind is Address and value.start is None:  # else it matters of which argument it is a part
+        numbers.append(value)
+        return value.type
     if isinstance(value, np.generic):
         return value.dtype, value.tobytes()
     if kind is Template:
@@ -316,9 +320,12 @@ def _is_one_of_a_kind(value: Any) -> bool:
 
 
 def _parts_of(value: Any) -> Any:
-    """Return the items of a tuple or list, and the attributes of an object of the library; None for anything else."""
-    if type(value) is tuple or type(value) is list:
+    """Return the items of a tuple or list, and the attributes of an array or an object of the library; None for anything else."""
+    kind = type(value)
+    if kind is tuple or kind is list or (isinstance(value, tuple) and is_of_library(value)):
         return value
+    if kind is Array:
+        return [getattr(value, each.name) for each in dataclasses.fields(value)]
     stored = getattr(value, "__dict__", None) if is_of_library(value) else None
     return stored and stored.values()
 
@@ -328,8 +335,12 @@ def _with(value: Any, values: Iterator[Value]) -> Any:
     kind = type(value)
     if kind is Number:
         return Number(next(values), value.is_weak, value.lanes and _with(value.lanes, values))
+    if kind is Address:
+        return Address(next(values))
     if kind is tuple or kind is list:
         return kind([_with(each, values) for each in value])
+    if kind is Array or isinstance(value, tuple):
+        return kind(*[_with(each, values) for each in _parts_of(value)])
     if kind in _BY_VALUE or not is_of_library(value) or _is_one_of_a_kind(value):
         return value
     made = object.__new__(kind)

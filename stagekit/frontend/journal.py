@@ -260,7 +260,8 @@ def holders(journal: Journal) -> Counter[int]:
     found: Counter[int] = Counter()
     for living in journal.living():
         for held in _contents(living):
-            _count(held, found)
+            if type(held) is not Number:  # nearly all of them
+                _count(held, found)
     return found
 
 
@@ -303,10 +304,11 @@ def _count(held: Any, found: Counter[int]) -> None:
         _count((*(held.stub.__defaults__ or ()), *(held.stub.__kwdefaults__ or {}).values()), found)
     elif isinstance(held, BoundMethod):
         _count(held.owner, found)
-    elif is_changeable(held):
-        found[id(held)] += 1
     elif isinstance(held, tuple):
         for each in held:
-            _count(each, found)
+            if type(each) is not Number:
+                _count(each, found)
+    elif is_changeable(held):
+        found[id(held)] += 1
     elif not is_open(held):
         found[UNKNOWN] += 1

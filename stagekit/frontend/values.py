@@ -296,13 +296,21 @@ def holds_run_time(value: Any, depth: int = 8) -> bool:
 def is_open(value: Any) -> bool:
     """Return whether `value` is an object of a user's class, or of the library's, that holds its state in attributes."""
     kind = type(value)
+    if kind in _CLOSED or kind in _OF_LIBRARY:
+        return kind in _OF_LIBRARY
     root, _, rest = kind.__module__.partition(".")
     if kind is types.SimpleNamespace:
         return True
     if isinstance(value, type) or is_native(kind.__module__) or (root == "stagekit" and not rest.startswith("lib")):
         return False
-    return hasattr(value, "__dict__") or any("__slots__" in cls.__dict__ for cls in kind.__mro__)
+    found = hasattr(value, "__dict__") or any("__slots__" in cls.__dict__ for cls in kind.__mro__)
+    if found and root == "stagekit":
+        _OF_LIBRARY.add(kind)
+    return found
 
+
+_CLOSED = frozenset({*_PLAIN, *STAND_INS, tuple, list, dict, types.FunctionType})  # the commonest types that are not
+_OF_LIBRARY: set[type] = set()  # those of the library that are, as far as one was asked about
 
 _NATIVE_ROOTS = frozenset(sys.stdlib_module_names) | {"numpy", "ml_dtypes", "builtins"}
 

@@ -15,7 +15,7 @@ import functools
 from typing import NamedTuple
 
 import stagekit as sk
-from stagekit.lib.layout import WARP, Digit, Layout, Shape, layout_of, quotient_of, rest_of
+from stagekit.lib.layout import WARP, Digit, Layout, Shape, layout_of, quotient_of, recorded, rest_of
 from stagekit.lib.shared import COLUMN, ROW, Matrix, new_matrix
 from stagekit.lib.tile import Tile, Traced
 
@@ -111,6 +111,7 @@ def sharing_for(
     return Sharing(instruction, (m, n), k, threads, down, across, precision)
 
 
+@recorded
 @sk._direct
 def multiplied(sharing: Sharing, a: Matrix | Tile, b: Matrix, sums: list[Traced]) -> list[Traced]:
     """Return the sums of this thread, to which its part of the product is added.
