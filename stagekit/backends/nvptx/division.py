@@ -63,6 +63,16 @@ setp.gt.f64 p, R, {_text(0.0, "d")};
 setp.lt.or.f64 p, R, {_text(0.0, "d")}, p;
 @p mov.f64 Q, Y;
 cvt.rn.f32.f64 {{q}}, Q;"""
+_INVERSE_IN_FLOAT64 = f"""
+cvt.f64.f32 B, {{b}};
+rcp.approx.ftz.f64 Y, B;
+neg.f64 B, B;
+fma.rn.f64 R, B, Y, {_text(1.0, "d")};
+setp.num.f64 p, R, R;
+@p fma.rn.f64 Y, R, Y, Y;
+fma.rn.f64 R, B, Y, {_text(1.0, "d")};
+@p fma.rn.f64 Y, R, Y, Y;
+cvt.rn.f32.f64 {{q}}, Y;"""
 # |y|: of a negative subnormal, which counts as -0, the root would be infinite.
 _ROOT = f"""
 rsqrt.approx.ftz.f32 y, {{x}};
@@ -138,9 +148,9 @@ def _known_inverse(divisor: float) -> str:
 def _inverting(count: int) -> str:
     usual, other = "", ""
     for lane in range(count):
-        names = {"q": f"${lane}", "a": _text(1.0), "b": f"${count + lane}"}
+        names = {"q": f"${lane}", "b": f"${count + lane}"}
         usual += _INVERSE.format(**names) + f"\nmov.f32 ${lane}, y;" + _is_usual("y", _LEAST_RECIPROCAL)
-        other += _IN_FLOAT64.format(**names)
+        other += _INVERSE_IN_FLOAT64.format(**names)
     return _block(usual, other)
 
 

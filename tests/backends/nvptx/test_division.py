@@ -52,7 +52,7 @@ def _step(line: str, registers: dict[str, Array], side: int) -> None:
     args = [registers[name] if name in registers else _number(name) for name in names]
     verb, *rest = opcode.split(".")
     if verb == "setp":
-        value = getattr(operator, rest[0])(*args[:2])
+        value = _COMPARISONS[rest[0]](*args[:2])
         value = {"and": np.logical_and, "or": np.logical_or}[rest[1]](value, args[2]) if len(args) > 2 else value
     elif verb in ("rcp", "rsqrt"):
         value = _approximate(verb, args[0], side)
@@ -63,6 +63,10 @@ def _step(line: str, registers: dict[str, Array], side: int) -> None:
     registers[target] = value if not guard else np.where(registers[guard[1:]], value, registers[target])
 
 
+_COMPARISONS = {
+    **{name: getattr(operator, name) for name in ("eq", "lt", "gt", "ge")},
+    "num": lambda a, b: ~(np.isnan(a) | np.isnan(b)),
+}
 _OPERATIONS = {
     "selp": lambda a, b, p: np.where(p, a, b),
     "neg": np.negative,
