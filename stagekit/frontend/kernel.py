@@ -39,7 +39,7 @@ from stagekit.frontend.library import launched_threads, wrong_block
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeOp, Tensor
 from stagekit.frontend.parameters import ArgType, ArrayArg, ConstantArg, NoneArg, ScalarArg, StructureArg
 from stagekit.frontend.polling import polling_loops
-from stagekit.frontend.sequential import Apart, ArgumentLayout, Equal, Sequential, sequential
+from stagekit.frontend.sequential import Apart, ArgumentLayout, Equal, Given, Sequential, sequential, thread_level
 from stagekit.frontend.source import Source
 from stagekit.frontend.statements import run_body
 from stagekit.frontend.structures import PartsMarker, place_in, put_together, said_of_parts
@@ -93,6 +93,8 @@ class _Trace:
         is_quick = request.entry is KernelEntry.QUICK
         self.tracer = Tracer(self.builder, request.options, assumed, request.target, is_quick)
         self.tracer.run_direct = functools.partial(run_at, self.tracer)
+        self.tracer.is_apart = self.is_apart
+        self.asked_apart: dict[tuple[Value, Value], Equal] = {}  # what the kernel asked of pairs of arrays
         self.slots: list[ParamSlot] = []
         self.params: list[Value] = []
         self.specs: list[ArgSpec] = []  # one per leaf of the arguments
@@ -299,8 +301,16 @@ class _Trace:
         """Return the kernel with the barriers that the order of its statements needs: none where it is thread-level."""
         function = Function(self.request.symbol, body)
         if not self.tracer.is_block_level:
-            return Sequential(function, (), (), frozenset())
-        return sequential(function, self._threads_of_block(), self._sized(), self._given())
+            return thread_level(function, self._sized(), self._given(), self.asked_apart)
+        return sequential(function, self._threads_of_block(), self._sized(), self._given(), self.asked_apart)
+
+    def is_apart(self, one: Value, other: Value) -> bool:
+        """Return whether two arrays are taken not to overlap: of what the kernel asks, the quick entry takes all for granted."""
+        given = self._given()
+        if one is other or (given is not None and given.get((one, other), ()) is not None):
+            return False
+        self.asked_apart[(other, one) if (other, one) in self.asked_apart else (one, other)] = None
+        return True
 
     def _mark_written(self, body: Block) -> None:
         """Note in their specs which arguments the kernel writes."""
@@ -317,7 +327,7 @@ class _Trace:
             self.params[i]: self._layout(i) for i in places if isinstance(self.specs[self.slots[i].argument], ArraySpec)
         }
 
-    def _given(self) -> dict[tuple[Value, Value], Equal] | None:
+    def _given(self) -> Given:
         """Return what the quick entry takes for granted of arrays that overlap; None for itself."""
         if self.request.entry is KernelEntry.QUICK:
             return None

@@ -10,7 +10,7 @@ import ast
 import functools
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -244,13 +244,14 @@ ELEMENTWISE = (round, int, float)
 
 
 @staged
-def speculate(site: Site, condition: Any, *, multiple_of: Any = None) -> bool:
+def speculate(site: Site, condition: Any, *, multiple_of: Any = None, apart_from: Any = None) -> bool:
     """Return, at compile time, True where `condition` holds, whatever the launch, and False where that is not known.
 
     A condition on arguments is taken for granted, and the code runs the launches for which it holds; others run code in which it
     is not known, made when such a launch comes. multiple_of: an int; asks whether `condition`, an integer, or a pointer or array
-    in bytes, is a multiple of it in every thread and iteration. Refused as NOT_OF_ARGUMENTS: what depends on more than arguments,
-    and on floats.
+    in bytes, is a multiple of it in every thread and iteration. apart_from: an array argument, or a tuple of them; asks whether
+    `condition`, another one, overlaps none of them: what is only read is then loaded once, through the read-only cache of a GPU.
+    Refused as NOT_OF_ARGUMENTS: what depends on more than arguments, and on floats.
     """
 
     def refuse(why: str) -> None:
@@ -263,8 +264,10 @@ def speculate(site: Site, condition: Any, *, multiple_of: Any = None) -> bool:
             hint = "give an integer, a pointer or an array, and a positive int"
             raise site.error(BadCall(f"`speculate` of {describe(condition)}, multiple_of={divisor}", hint))
         return ask_multiple(site, condition, divisor, refuse)
+    if apart_from is not None:
+        return _ask_apart(site, condition, apart_from if isinstance(apart_from, tuple | list) else (apart_from,))
     if not is_numeric(condition) or default_dtype(condition) is not dtypes.bool_:
-        hint = "give a condition such as `n % 8 == 0`, or `x, multiple_of=16`"
+        hint = "give a condition such as `n % 8 == 0`, or `x, multiple_of=16`, or `x, apart_from=out`"
         raise site.error(BadCall(f"`speculate` of {describe(condition)}", hint))
     if not isinstance(condition, Number):
         return bool(condition)
@@ -273,6 +276,15 @@ def speculate(site: Site, condition: Any, *, multiple_of: Any = None) -> bool:
     except Unanswerable as error:
         refuse(error.why)
         return False
+
+
+def _ask_apart(site: Site, array: Any, others: Sequence[Any]) -> bool:
+    """Return whether an array is known to overlap none of the others, or is taken to from now on."""
+    for each in (array, *others):
+        if not isinstance(each, Array) or each.base.start not in site.tracer.facts.arguments:
+            raise site.error(BadCall(f"`speculate` of {describe(each)} as apart", "give arrays that are arguments"))
+    answers = [site.tracer.is_apart(array.base.start, each.base.start) for each in others]  # each is asked
+    return all(answers)
 
 
 def _words_of_argument(site: Site) -> str:

@@ -73,18 +73,27 @@ class Sequential:
     constant: frozenset[Value]
 
 
+Given = Mapping[tuple[Value, Value], Equal] | None
+"""Of pairs of arrays, in both orders, what is known, and no more may be asked; None where anything may."""
+
+
 def sequential(
-    fn: Function, threads: int, sized: Mapping[Value, ArgumentLayout], given: Mapping[tuple[Value, Value], Equal] | None
+    fn: Function,
+    threads: int,
+    sized: Mapping[Value, ArgumentLayout],
+    given: Given,
+    asked: Mapping[tuple[Value, Value], Equal],
 ) -> Sequential:
     """Return `fn` without `once` and `statement`, for a block of `threads` threads along x.
 
-    sized: the arrays of which a launcher sees where they end, if two of them that overlap may be left to other code. given: of
-    pairs, in both orders, what is known, and no more may be asked; None where anything may.
+    sized: the arrays of which a launcher sees where they end, if two of them that overlap may be left to other code. asked: what
+    the kernel asked of pairs itself.
     """
     once = OnceBranches(fn, threads)
     if any(type(op) is ops.ActOnce for op in walk(fn.body)):
         fn = once.run()
     order = _Order(fn.body, threads, once.conditions, sized, given)
+    order.apart.update(asked)
     if threads > 1:
         order.find()
     order.keep_apart_what_is_read_ahead()
@@ -96,12 +105,19 @@ def sequential(
         return ()
 
     waits = tuple(dict.fromkeys(order.reasons.values()))
-    return Sequential(
-        rewrite(fn, {ops.Statement: begin}),
-        waits,
-        tuple(Apart(*pair, same) for pair, same in order.apart.items()),
-        constant,
-    )
+    return Sequential(rewrite(fn, {ops.Statement: begin}), waits, order.facts, constant)
+
+
+def thread_level(
+    fn: Function, sized: Mapping[Value, ArgumentLayout], given: Given, asked: Mapping[tuple[Value, Value], Equal]
+) -> Sequential:
+    """Return `fn` as it is, with what follows from that arrays are apart."""
+    if not asked:
+        return Sequential(fn, (), (), frozenset())
+    order = _Order(fn.body, 1, set(), sized, given)
+    order.apart.update(asked)
+    constant = order.constant(fn.params)
+    return Sequential(fn, (), order.facts, constant)
 
 
 Mask = tuple[tuple[Term, int], ...]  # the terms that decide whether an access happens; of a condition, with the arm
@@ -141,7 +157,7 @@ class _Order:
         threads: int,
         conditions: set[Value],
         sized: Mapping[Value, ArgumentLayout],
-        given: Mapping[tuple[Value, Value], Equal] | None,
+        given: Given,
     ) -> None:
         self.threads = threads
         self.conditions = conditions
@@ -158,6 +174,11 @@ class _Order:
         self.apart: dict[tuple[Value, Value], frozenset[Hashable] | None] = {}
         self.exchanged: dict[Hashable, tuple[list[_MemoryUse], list[_MemoryUse]]] = {}  # by an id, of what is kept here
         self.is_rough = False
+
+    @property
+    def facts(self) -> tuple[Apart, ...]:
+        """What the code takes for granted of arrays that overlap."""
+        return tuple(Apart(*pair, same) for pair, same in self.apart.items())
 
     @functools.cached_property
     def sums(self) -> Sums:

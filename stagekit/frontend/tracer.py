@@ -146,6 +146,7 @@ class Tracer:
     item_sizes: set[int] = field(default_factory=set)  # in bytes, of what the kernel's arguments point to
     is_placed: bool = False  # something was asked that has another answer on the CPU
     run_direct: Callable[..., Any] = _no_library  # (loc, function of the library, arguments): where there is no site
+    is_apart: Callable[[Value, Value], bool] = lambda one, other: False  # whether two arrays are taken not to overlap
     statement_began: int = 0  # when the innermost statement began; it may still hold what it has made since
     waiting: list[tuple[int, int]] = field(default_factory=list)  # of callers' statements: from when to when they ran
     lacks_hosts: bool = False  # there was a meaning of inline assembly on other targets, and it was left out

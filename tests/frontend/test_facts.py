@@ -281,3 +281,50 @@ def test_the_report_says_which_launches_an_entry_is_for():
     assert "the quick entry, for launches where `x` begins at a multiple of 16 bytes" in str(kernel.report())
     testing.force_entry(kernel, "general")[1](x[:32], x[32:64].copy(), 32, 32)
     assert "the general entry, for launches where this is not known: `x` begins" in str(kernel.report())
+
+
+# -- arrays that are apart -------------------------------------------------------------------------------------------------
+
+
+def sums_of_three(is_asked: bool) -> Any:
+    @sk.jit
+    def kernel(
+        out: sk.Tensor((None,), sk.float32), x: sk.Tensor((None,), sk.float32), answer: sk.Tensor((1,), sk.int32)
+    ):
+        answer[0] = sk.int32(sk.speculate(x, apart_from=out)) if is_asked else 0
+        for first in range(0, len(x) - 5, 4):
+            for k in sk.static_range(4):
+                out[first + k] = x[first + k] + x[first + k + 1] + x[first + k + 2]
+
+    return kernel
+
+
+def test_what_nothing_writes_is_loaded_once_and_through_the_read_only_cache() -> None:
+    loads = [sums_of_three(is_asked).specialize().ptx.count("ld.global.nc") for is_asked in (False, True)]
+
+    assert loads == [0, 6]
+
+
+@pytest.mark.parametrize("target", ["interp", "cpu"])
+def test_arrays_that_overlap_have_code_that_takes_nothing_for_granted(target: str) -> None:
+    kernel, answer = sk.compile(sums_of_three(True), target), np.zeros(1, np.int32)
+    x = np.arange(64, dtype=np.float32)
+    out, memory = np.zeros_like(x), np.concatenate([x, x])
+
+    kernel[1, 1](out, x, answer)
+    assert answer[0] == 1
+    for shift in (0, 1, 63):
+        found, wanted = memory.copy(), memory.copy()
+        kernel[1, 1](found[shift : shift + 64], found[:64], answer)
+        sk.compile(sums_of_three(False), target)[1, 1](wanted[shift : shift + 64], wanted[:64], np.zeros(1, np.int32))
+        assert answer[0] == 0
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_only_array_arguments_are_asked_whether_they_are_apart() -> None:
+    @sk.jit
+    def kernel(out: sk.Tensor((None,), sk.float32), x: sk.Pointer(sk.float32)):
+        sk.speculate(out, apart_from=(x,))
+
+    with pytest.raises(sk.StagekitError, match="give arrays that are arguments"):
+        kernel.specialize().trace()

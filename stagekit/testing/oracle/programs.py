@@ -295,7 +295,7 @@ LANGUAGE: dict[Any, Callable[..., Any]] = {
     sk.where: lambda _, condition, if_true, if_false: choose(condition, if_true, if_false),
     sk.static_range: lambda _, *bounds: range(*bounds),
     sk.static_assert: _static_assert,
-    sk.speculate: lambda _, condition, *, multiple_of=None: False,  # nothing is known before a run
+    sk.speculate: lambda _, condition, *, multiple_of=None, apart_from=None: False,  # nothing is known before a run
     sk.static_print: lambda _, *values: None,  # what a specialisation prints is no part of a run
     sk.alloc_shared: _alloc_shared,
     sk.window: _window,
