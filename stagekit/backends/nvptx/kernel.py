@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stagekit.backends.llvm import optimize
@@ -17,7 +17,7 @@ from stagekit.backends.nvptx.state import Emitter, spaces_of
 from stagekit.backends.nvptx.target import TRIPLE, GpuTarget
 from stagekit.backends.shared_memory import refuse_shared
 from stagekit.frozen import frozen
-from stagekit.ir import BOOL, INDEX, Function, Op, Space, Value, allows, ops, walk
+from stagekit.ir import BOOL, INDEX, Block, Function, Op, Space, Value, Vector, allows, ops, walk
 from stagekit.ir.intervals import Interval, Intervals, makers
 from stagekit.limits import MOST_ELEMENTS
 
@@ -60,8 +60,9 @@ def _pipeline(fn: Function, text: str) -> optimize.Pipeline:
     out of loops under `fastmath`.
     """
     every = walk(fn.body)
+    invariants = 0 if any(type(v.type) is Vector for op in every for v in op.results) else most_invariants(fn.body)
     powers = {op.result for op in every if type(op) is ops.Constant and op.value in _POWERS_OF_TWO}
-    needs_all = "@__nv_" in text
+    needs_all = "@__nv_" in text or invariants >= _MANY
     need = max([_ALL * needs_all, *[_NEEDS[type(op)](op, powers) for op in every if type(op) in _NEEDS]])
     divides = any(type(op) is ops.Binary and op.kind is _DIV for op in every)
     if need and divides and allows(fn.attribute("fastmath", False), "division"):
@@ -69,6 +70,33 @@ def _pipeline(fn: Function, text: str) -> optimize.Pipeline:
     return _PIPELINES[need]
 
 
+def most_invariants(block: Block) -> int:
+    """Return how many ops in one loop compute the same in each of its rounds, of the loop that has most.
+
+    Only the whole pipeline moves them out. They take registers then, so that for a few it is not worth it.
+    """
+    loops = [
+        (loop, [op for body in loop.bodies() for op in walk(body)]) for loop in walk(block) if type(loop) in _LOOPS
+    ]
+    return max([_invariants(loop, inside) for loop, inside in loops], default=0)
+
+
+def _invariants(loop: Op, inside: Sequence[Op]) -> int:
+    varying = {value for body in loop.bodies() for value in body.params}
+    count = 0
+    for op in inside:
+        if op.effects or op.BODY_FIELDS or not varying.isdisjoint(op.operands()):
+            varying.update(op.results)
+            varying.update(value for body in op.bodies() for value in body.params)
+        else:
+            count += type(op) is not ops.Constant
+    return count
+
+
+_MANY, _LOOPS = (
+    16,
+    (ops.For, ops.While),
+)  # measured on an H200: the key of each round of a random generator, 20, is worth it
 _DIV = ops.BinaryKind.DIV
 _LOOP, _ALL = 1, 2
 _PIPELINES: tuple[optimize.Pipeline, ...] = (optimize.STRAIGHT, optimize.LOOPS, 2)

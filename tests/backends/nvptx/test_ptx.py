@@ -548,6 +548,23 @@ def test_indices_and_sizes_are_divided_as_the_unsigned_numbers_that_they_are() -
     assert not re.search(r"(rem|div)\.s64", kernel.specialize().ptx)
 
 
+def test_what_many_rounds_would_compute_anew_is_computed_before_the_loop() -> None:
+    """Here the keys of the rounds of a random generator, which its seed alone decides."""
+
+    @sk.jit
+    def kernel(out: sk.Tensor((None,), sk.float32), seed: sk.int64):
+        total = sk.float32(0)
+        for i in range(len(out)):
+            total += sk.randn(seed, i)
+        out[0] = total
+
+    ptx = kernel.specialize().ptx
+    step_of_keys = "-1640531527"  # 0x9E3779B9
+
+    assert step_of_keys in ptx[: ptx.index("$L__BB0_2:")]
+    assert step_of_keys not in ptx[ptx.index("$L__BB0_2:") :]
+
+
 def test_line_information_names_the_users_file() -> None:
     @sk.jit(lineinfo=True)
     def kernel(out: sk.Pointer(sk.float32)):
