@@ -24,12 +24,14 @@ def make_int4_gemv(block=128, *, fastmath=False):
         row = sk.cuda.block_idx("x") * (block // LANES) + sk.cuda.thread_idx("x") // LANES
         if row < len(y):
             total = sk.float32(0)
-            for k in range(sk.lane_id(), words.shape[1], LANES, unroll=2):
+            k = sk.int32(sk.lane_id())
+            while k < sk.int32(words.shape[1]):
                 word, part = words[row, k], sk.float32(0)
                 for place in sk.static_range(WEIGHTS):
                     weight = sk.int32(word >> (4 * place) & 0xF) - 8
                     part += weight * x[k * WEIGHTS + place]
                 total += part * scales[row, k * WEIGHTS // GROUP]
+                k += LANES
             total = sk.warp_reduce(total, lambda a, b: a + b, commutative=True)
             if sk.lane_id() == 0:
                 y[row] = total
