@@ -143,7 +143,7 @@ _PYTHONS: dict[str, Callable[..., Any]] = {
 class _Recording(NamedTuple):
     """What a function emits, and what it returns, the run-time numbers in which are those that the block yields.
 
-    is_placed, acts: what the kernel is found to be by it.
+    is_placed, acts: what the kernel was found to be when it was made, at the latest by it.
     """
 
     block: Block
@@ -263,18 +263,12 @@ def _record(site: Site, function: Any, args: tuple[Any, ...], numbers: list[Numb
     """Carry out a call, of whose numbers only the types are known. Nothing of it remains where it is of no use."""
     tracer = site.tracer
     start, params = tracer.checkpoint(), [Value(each.value.type) for each in numbers]
-    before = tracer.is_placed, tracer.has_acted
-    tracer.is_placed = tracer.has_acted = False
-    try:
-        with tracer.builder.block(params) as opened:
-            result, found = site.invoke(function, list(_with(args, iter(params)))), list[Number]()
-            is_known = _key_of(result, found) is not None
-            tracer.builder.yield_(*[each.value for each in found])
-        recording = _Recording(opened.done(), result, tracer.is_placed, tracer.has_acted)
-    finally:
-        tracer.is_placed, tracer.has_acted = before
+    with tracer.builder.block(params) as opened:
+        result, found = site.invoke(function, list(_with(args, iter(params)))), list[Number]()
+        is_known = _key_of(result, found) is not None
+        tracer.builder.yield_(*[each.value for each in found])
     if is_known and not tracer.has_changed(start):
-        return recording
+        return _Recording(opened.done(), result, tracer.is_placed, tracer.has_acted)
     tracer.journal.undo(start.journal)
     tracer.facts.withdraw(start.asked)
     tracer.forget(start)
