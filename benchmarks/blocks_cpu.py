@@ -1,11 +1,11 @@
-"""Kernels of the shelf on the CPU beside torch's and NumPy's: softmax, layernorm, cross-entropy with its gradient, cumsum.
+"""Kernels of the shelf on the CPU beside torch's and NumPy's: rows, running sums, matrix products and attention.
 
     python benchmarks/blocks_cpu.py [--threads 1 2] [--only softmax,cumsum] [--rounds 15] [--json FILE]
 
 Needs torch. Ours and torch's alternate in one process, with the same number of threads and the same memory; NumPy's follows, with
-one. With one thread, times are the thread's own, else those of the clock, of a call that follows one that is not counted. ms:
-medians. ratio: torch's time by ours in the same round, median and quartiles; above 1 ours is faster. Results are compared with
-torch's first.
+one, or in matrix products with as many as OPENBLAS_NUM_THREADS says. With one thread, times are the thread's own, else those of
+the clock, of a call that follows one that is not counted. ms: medians. ratio: torch's time by ours in the same round, median and
+quartiles; above 1 ours is faster. Results are compared with torch's first.
 """
 
 from __future__ import annotations
@@ -29,8 +29,13 @@ from machine import describe
 from stagekit import kernels
 
 SHAPES = ((2048, 1024), (512, 4096), (256, 8192), (256, 8190))
-LENGTH = 1 << 24  # of the array of one axis whose running sums are taken
+OWN_SHAPES = {
+    "cumsum": ((1 << 24,),),  # of one axis
+    "matmul": ((1024, 1024), (2048, 2048)),
+    "attention": ((16, 1024, 64), (16, 1024, 128)),  # heads, places, dimensions
+}
 BOUNDS = {torch.float32: 1e-4, torch.bfloat16: 2.0**-6}
+SUMS_BOUND = 10  # times as far off: small sums of thousands of products
 PAUSE_SECONDS = 0.02  # torch's threads look for work for some milliseconds
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
@@ -98,6 +103,26 @@ def cumsum(x: Any) -> Systems:
     }
 
 
+def matmul(x: Any) -> Systems:
+    other, out = torch.randn(x.shape).to(x.dtype), torch.empty_like(x)
+    systems = {"stagekit": lambda: kernels.matmul(x, other, out=out), "torch": lambda: torch.mm(x, other)}
+    given = as_numpy(out)
+    return (
+        systems
+        if x.dtype is torch.bfloat16
+        else {**systems, "NumPy": lambda: np.matmul(as_numpy(x), as_numpy(other), out=given)}
+    )
+
+
+def attention(x: Any) -> Systems:
+    q, k, v = torch.randn((3, 1, *x.shape)).to(x.dtype)
+    out = torch.empty_like(q)
+    return {
+        "stagekit": lambda: kernels.attention(q, k, v, out=out),
+        "torch": lambda: functional.scaled_dot_product_attention(q, k, v),
+    }
+
+
 def as_numpy(x: Any) -> Any:
     """Return a view of a tensor's memory."""
     return x.view(torch.int16).numpy().view("bfloat16") if x.dtype is torch.bfloat16 else x.numpy()
@@ -108,6 +133,8 @@ CASES: dict[str, Callable[[Any], Systems]] = {
     "layernorm": layernorm,
     "cross-entropy": cross_entropy,
     "cumsum": cumsum,
+    "matmul": matmul,
+    "attention": attention,
 }
 
 
@@ -115,7 +142,7 @@ def require_equal(name: str, systems: Systems, dtype: Any) -> None:
     """Exit where our result differs from torch's by more than roundings."""
     got, expected = (systems[system]().float() for system in ("stagekit", "torch"))
     error = ((got - expected).abs() / (1 + expected.abs())).max().item()
-    if not error <= BOUNDS[dtype]:
+    if not error <= BOUNDS[dtype] * (SUMS_BOUND if name == "matmul" else 1):
         sys.exit(f"{name}, {tuple(got.shape)}, {dtype}: off by {error}")
 
 
@@ -153,7 +180,7 @@ def text(row: dict[str, Any]) -> str:
     speeds = "".join(f"{row['ms'].get(system, float('nan')):10.3f}" for system in ("stagekit", "torch", "NumPy"))
     shape = "×".join(map(str, row["shape"]))
     middle, low, high = row["ratio"]
-    return f"{row['kernel']:24}{shape:>10}  {row['dtype']:9}{row['threads']:8}{speeds}{middle:9.3f}  {low:.3f} to {high:.3f}\n"
+    return f"{row['kernel']:24}{shape:>12}  {row['dtype']:9}{row['threads']:8}{speeds}{middle:9.3f}  {low:.3f} to {high:.3f}\n"
 
 
 def main() -> None:
@@ -172,13 +199,13 @@ def main() -> None:
     libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
     machine = describe("cpu")
     heads = "".join(f"{head:>10}" for head in ("stagekit", "torch", "NumPy", "ms    ratio"))
-    sys.stdout.write(f"{machine}\n\n{'threads':>53}{heads}\n")
+    sys.stdout.write(f"{machine}\n\n{'threads':>55}{heads}\n")
     rows = []
     for threads in options.threads:
         os.environ["STAGEKIT_THREADS"] = str(threads)
         torch.set_num_threads(threads)
         for name in names:
-            for shape in ((LENGTH,),) if name == "cumsum" else SHAPES:
+            for shape in OWN_SHAPES.get(name, SHAPES):
                 for dtype in BOUNDS:
                     rows.append(run(name, shape, dtype, threads, options.rounds))
                     sys.stdout.write(text(rows[-1]))

@@ -162,7 +162,7 @@ def _is_by_rows(matrix: Any) -> bool:
 
 
 CPU_BLOCKS = Blocks(16, 32, 32, 32)
-LARGE_CPU_BLOCKS = Blocks(96, 96, 128, 256, 2)  # a warp has 12 rows; both factors fit the second cache
+LARGE_CPU_BLOCKS = Blocks(128, 64, 128, 512, 2)  # a warp has 8 rows; both factors fit the second cache
 
 BLOCKS = {
     "bytes": [Blocks(128, 128, 64, 128, 3), Blocks(64, 64, 64, 128, 3)],
@@ -187,7 +187,7 @@ def blocks_for(dtype: Dtype, precision: str, rows: int, columns: int) -> Blocks:
 
 def cpu_blocks_for(rows: int, columns: int) -> Blocks:
     """Return the same for the CPU, where a product of few rows or columns would leave most of a large block idle."""
-    return LARGE_CPU_BLOCKS if min(rows, columns) > LARGE_CPU_BLOCKS.rows // 2 else CPU_BLOCKS
+    return LARGE_CPU_BLOCKS if min(rows, columns) > LARGE_CPU_BLOCKS.columns else CPU_BLOCKS
 
 
 # -- transposition ----------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from stagekit.lib.tile import Tile, Traced
 
 _ADD, _MULTIPLY, _LESS = map(sk._operation, ("+", "*", "<"))
 
-_SUM_BYTES = 1536  # of the sums that a warp adds to at once: 24 of the 32 registers of AVX-512
+_SUM_BYTES = 1024  # of the sums that a warp adds to at once: half of the registers of AVX-512
 
 
 @sk._direct

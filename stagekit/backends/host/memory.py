@@ -312,7 +312,8 @@ def _store(warp: Warp, dtype: DType, address: Gep, value: Form, on: Mask | None)
                 pointer = _stretch_pointer(warp, dtype, address.base, address.index, run)
                 _store_run(warp.w, dtype, run, pointer, text, asked)
             return
-        if runs is None and asked is None and (stride := _stride_of(address.index)) and _is_spread_well(warp, dtype):
+        is_quick = warp.kernel.features.has_avx512 and dtype.itemsize >= 4  # a scatter takes more steps
+        if is_quick and runs is None and asked is None and (stride := _stride_of(address.index)):
             first = Stretch(address.index.offsets[0], (), LANES, ())
             pointer = _stretch_pointer(warp, dtype, address.base, address.index, first)
             _store_apart(warp.w, dtype, stride, pointer, text, lanes)
@@ -328,11 +329,6 @@ def _stride_of(index: Linear) -> int | None:
     stride = index.offsets[1] - index.offsets[0]
     is_even = index.offsets == tuple(range(index.offsets[0], index.offsets[0] + LANES * stride, stride or 1))
     return stride if not index.scaled and 1 < stride <= MAX_STRIDE and is_even else None
-
-
-def _is_spread_well(warp: Warp, dtype: DType) -> bool:
-    """Return whether the processor spreads a vector, and stores it under a mask, in fewer steps than it scatters."""
-    return warp.kernel.features.has_avx512 and dtype.itemsize >= 4
 
 
 def _store_apart(w: Writer, dtype: DType, stride: int, pointer: str, text: str, lanes: int) -> None:
