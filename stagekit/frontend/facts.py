@@ -446,13 +446,7 @@ def _power_of_two(number: int) -> int:
 
 
 def _is_between_integers(op: ops.Cast) -> bool:
-    source, target = op.operand.type, op.result.type
-    return (
-        isinstance(source, Scalar)
-        and source.dtype.is_integer
-        and isinstance(target, Scalar)
-        and target.dtype.is_integer
-    )
+    return all(isinstance(each, Scalar) and each.dtype.is_integer for each in (op.operand.type, op.result.type))
 
 
 def _is_widening(op: ops.Cast) -> bool:

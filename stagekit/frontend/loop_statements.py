@@ -117,10 +117,8 @@ def _unrolled(frame: Frame, node: ast.For, iterable: Any, flags: LoopFlags) -> N
     """Trace a loop over compile-time values: its body once per value."""
     loc, counted_at = frame.loc(node), frame.source.loc(node, frame.call_site, ())
     values = iterable.values if isinstance(iterable, StaticRange) else iterable
-    is_known, has_exits = (
-        isinstance(values, range | tuple) or type(values) in (list, dict, set),
-        bool(_exits_in(node.body)),
-    )
+    is_known = isinstance(values, range | tuple) or type(values) in (list, dict, set)
+    has_exits = bool(_exits_in(node.body))
     if is_known and not has_exits:  # then the length alone says whether it is too long
         frame.tracer.expect_unrolled(len(values[: sys.maxsize] if isinstance(values, range) else values), loc)
     iterated = f"<iterated{len(frame.control)}>"
@@ -204,11 +202,8 @@ def _run_time_for(frame: Frame, node: ast.For, loop: rangeloop.LoopRange, flags:
         if not is_carried and before is not MISSING:
             frame.tracer.journal.assign(variable, before)  # an inner loop over the same name changes nothing
 
-    exits, first_exit = _exits_of(node, flags), len(frame.tracer.exits)
-    if exits or loop.is_nonempty is not None:
-        _counted_while(loop, carried, exits, body)
-    else:
-        _plain_for(loop, carried, body)
+    first_exit = len(frame.tracer.exits)
+    _counted(loop, carried, _exits_of(node, flags), body)
     if before is not MISSING and not is_read_after:
         frame.tracer.journal.assign(variable, before)  # nobody reads it, so the loop around need not carry it
     elif not is_carried or (before is MISSING and not loop.runs):
@@ -225,7 +220,7 @@ def _for_turns(
     """Trace a loop of the library's, each round of which begins with `turn` of its number, which gives what the round gets."""
     if loop.is_empty:
         return
-    carried, exits = CarriedLocations(frame, frame.loc(node)), _exits_of(node, flags)
+    carried = CarriedLocations(frame, frame.loc(node))
     carried.guess(_assigned_locations(frame, node))
     if loop.runs or node.orelse:
         carried.read_after = _read_after(frame, node)
@@ -234,13 +229,16 @@ def _for_turns(
         assign(frame, node.target, turn(Number(counter)))
         _iteration(frame, flags, node.body)
 
+    _counted(loop, carried, _exits_of(node, flags), body)
+
+
+def _counted(
+    loop: rangeloop.LoopRange, carried: CarriedLocations, exits: list[str], body: Callable[[Value], None]
+) -> None:
+    """Trace a `for` over a range. exits: the flags that may end it early."""
     if exits or loop.is_nonempty is not None:
         _counted_while(loop, carried, exits, body)
-    else:
-        _plain_for(loop, carried, body)
-
-
-def _plain_for(loop: rangeloop.LoopRange, carried: CarriedLocations, body: Callable[[Value], None]) -> None:
+        return
     builder, intervals = carried.tracer.builder, carried.tracer.intervals
     inside = counted(*(intervals[bound] for bound in loop.bounds))
 

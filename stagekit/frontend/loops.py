@@ -48,9 +48,8 @@ class LeafType:
 
 
 Leaves = list[LeafType | None]
-Steps = dict[
-    int, Polynomial | None
-]  # by the number of a value among those that an item carries; None for no such thing
+Steps = dict[int, Polynomial | None]
+"""By the number of a value among those that an item carries; None for no such thing."""
 
 
 @dataclass

@@ -475,17 +475,8 @@ def _is_covered(a: _MemoryUse, b: _MemoryUse) -> bool:
 def _union(*lists: list[_MemoryUse]) -> list[_MemoryUse]:
     found: dict[object, _MemoryUse] = {}
     for each in itertools.chain(*lists):
-        key = (
-            each.arrays,
-            each.writes,
-            each.is_first,
-            each.acquires,
-            each.releases,
-            each.where,
-            tuple(each.masks),
-            id(each) if each.siblings else None,
-        )
-        found.setdefault(key, each)
+        where = each.arrays, each.where, tuple(each.masks), id(each) if each.siblings else None
+        found.setdefault((*where, each.writes, each.is_first, each.acquires, each.releases), each)
     return list(found.values())
 
 

@@ -213,10 +213,7 @@ class WrittenBytes(Watcher):
         )
         if not (reads or (self.watches_reads if is_own else self.outputs and role != "read")):
             return
-        itemsize = touch.access.dtype.itemsize
-        flags = self._flags(touch.allocation)
-        usable = (len(flags) - touch.phase) // itemsize * itemsize
-        elements = flags[touch.phase : touch.phase + usable].view(f"u{itemsize}")
+        elements, itemsize = self._elements(touch), touch.access.dtype.itemsize
         if reads:
             is_missing = (elements[touch.index] != _ALL_WRITTEN[itemsize]) | self._is_of_earlier(touch)
             if np.count_nonzero(is_missing):
@@ -230,10 +227,13 @@ class WrittenBytes(Watcher):
 
     def copying(self, touch: Touch, value: Any) -> None:
         """Forget what was written where something is under way."""
-        itemsize = touch.access.dtype.itemsize
-        flags = self._flags(touch.allocation)
+        self._elements(touch)[touch.index] = 0
+
+    def _elements(self, touch: Touch) -> Array:
+        """Return the flags of the elements that lanes may touch, those of each as one number."""
+        itemsize, flags = touch.access.dtype.itemsize, self._flags(touch.allocation)
         usable = (len(flags) - touch.phase) // itemsize * itemsize
-        flags[touch.phase : touch.phase + usable].view(f"u{itemsize}")[touch.index] = 0
+        return flags[touch.phase : touch.phase + usable].view(f"u{itemsize}")
 
     # -- arrays that are begun again ------------------------------------------------------------------------------
 

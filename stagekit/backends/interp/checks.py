@@ -39,7 +39,9 @@ def overflow_steps(c: Compiler, op: Op) -> tuple[Step, ...]:
     match op:
         case ops.Binary() | ops.Unary() | ops.Cast() if c.indices is not None and op.result in c.indices.wraps:
             return _index(c, op)
-        case ops.Compare() if is_narrow(op.lhs) and any(each in c.exact for each in op.operands() if _is_signed(each)):
+        case ops.Compare() if is_narrow(op.lhs) and any(
+            each in c.exact for each in op.operands() if each.type.dtype.is_signed
+        ):
             return _comparison(c, op)
         case ops.Offset() if c.indices is not None:
             return _move(c, op)
@@ -112,10 +114,6 @@ def _wrapped(c: Compiler, index: Value) -> Suspects:
         return np.abs(values[exact] - values[number]) >= half
 
     return suspects
-
-
-def _is_signed(value: Value) -> bool:
-    return bool(value.type.dtype.is_signed)
 
 
 def _shifted(a: Any, amount: Any, dtype: Any) -> Any:
