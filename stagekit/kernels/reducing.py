@@ -20,6 +20,7 @@ from stagekit.kernels.host import (
     dtype_of,
     empty,
     factory,
+    is_on_cpu,
     power_of_two,
     programs_for,
     require,
@@ -28,7 +29,7 @@ from stagekit.kernels.host import (
 )
 from stagekit.kernels.sharing import checked_out
 
-MOST_PROGRAMS = 1024  # that share a whole array
+MOST_PROGRAMS, MOST_ON_CPU = 8192, 1024  # that share a whole array
 COLUMNS = 128  # of a program that adds columns
 
 
@@ -99,7 +100,7 @@ def reduce_kernel(of: Reduction, dtype: Dtype, axes: int, out_dtype: Dtype, BLOC
     Out = Annotated[sk.Array, sk.Tensor((None,), out_dtype)]
     working = widened(of.dtype_of(dtype))
 
-    @sk.jit
+    @sk.jit(threads=BLOCK // 8 if 256 <= BLOCK <= 8192 else None)  # two vectors of memory in each, of a long array
     def reduce(x: X, out: Out) -> None:
         program, step = sk.program_id(0), sk.num_programs(0) * BLOCK
         out[program] = reduced(of, x, program * BLOCK, math.prod(x.shape), step, working, BLOCK)
@@ -111,7 +112,8 @@ def _reduce(of: Reduction, x: Any, axis: int | None) -> Any:
     dtype = dtype_of(x)
     if axis is None:
         require_packed(x)
-        programs = programs_for(math.prod(x.shape), STREAMED_TILE, MOST_PROGRAMS)
+        most = MOST_ON_CPU if is_on_cpu(x) else MOST_PROGRAMS
+        programs = programs_for(math.prod(x.shape), STREAMED_TILE, most)
         parts = empty(x, (programs,), widened(of.dtype_of(dtype)))
         out = empty(x, (1,), of.dtype_of(dtype))
         reduce_kernel(of, dtype, len(x.shape), dtype_of(parts), STREAMED_TILE)[programs](x, parts)

@@ -24,7 +24,7 @@ from stagekit.kernels.host import (
     require_packed,
     tile_of,
 )
-from stagekit.kernels.reducing import MOST_PROGRAMS, SUM, reduced, require_last, widened
+from stagekit.kernels.reducing import SUM, reduced, require_last, widened
 from stagekit.kernels.sharing import checked_out
 
 # -- running sums -------------------------------------------------------------------------------------------------------
@@ -237,6 +237,7 @@ def cumsum(x: Any, *, axis: int | None = None, out: Any = None, fixed_order: boo
     return out
 
 
+MOST_PROGRAMS = 1024  # that have a stretch each, where the order is fixed
 FEWEST_PIECES = 4  # of 4,096 elements, in the tile of a program on the CPU; so many times more at most
 FEWEST_PROGRAMS = 16  # on the CPU, that share an array of which such tiles are longer
 LONG = 1 << 23  # elements from which on a GPU takes long tiles, so that each multiprocessor has one

@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import stagekit as sk
 from stagekit import kernels
 from stagekit.kernels import attending
-from stagekit.testing import force_entry
 from tests.kernels.rows import BFLOAT16, EPS, each_place, run
 
 FLOAT32, FLOAT16 = np.dtype(np.float32), np.dtype(np.float16)
@@ -166,15 +164,3 @@ def test_what_does_not_go_together_is_refused(given_, text):
 def test_the_axis_of_the_heads_is_1_or_2():
     with pytest.raises(ValueError, match="heads_axis is 3"):
         kernels.attention(*[shaped(1, 2, 5, 16)] * 3, heads_axis=3)
-
-
-def test_nothing_is_spilled_at_dimension_128():
-    made = {
-        "forward": (kernels.attention_kernel, {"lse": sk.Tensor((None,) * 3, sk.float32)}),
-        "q": (kernels.attention_backward_q_kernel, {}),
-        "k and v": (kernels.attention_backward_kv_kernel, {}),
-    }
-    for name, (factory, types) in made.items():
-        kernel = factory(sk.bfloat16, 128, True, 1, attending._blocks_for(name, 128, on_cpu=False))
-        resources = force_entry(kernel.specialize(**types), "quick").report().resources
-        assert (resources.spill_store_bytes, resources.spill_load_bytes, resources.stack_bytes) == (0, 0, 0), name

@@ -74,7 +74,7 @@ BARRIERS = {  # in all, and those of them that the order of statements needs
     "dropout": (0, 0),
     "sum": (1, 0),
     "argmax": (1, 0),
-    "topk": (16, 0),
+    "topk": (0, 1),  # of a warp
     "cumsum": (9, 4),
     "matmul": (2, 0),
     "matmul of what is turned": (2, 0),
@@ -83,7 +83,16 @@ BARRIERS = {  # in all, and those of them that the order of statements needs
     "selective_scan_backward": (11, 1),
     "embedding_backward": (0, 0),
     "quantize": (0, 0),
+    "dequantize": (2, 0),
     "adamw": (0, 0),
+    "attention": (14, 0),
+    "attention, gradient of q": (10, 0),
+    "attention, gradients of k and v": (10, 0),
+    "batched_matmul": (2, 0),
+    "grouped_matmul": (7, 0),
+    "quantized_linear": (6, 0),
+    "stencil": (0, 0),
+    "conv2d": (12, 0),
 }
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import stagekit as sk
 from stagekit import kernels
+from stagekit.kernels import attending, matrices, weights
 from stagekit.testing import force_entry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text(encoding="utf-8")
@@ -36,6 +37,16 @@ PARTS, VECTOR = sk.Tensor((None, None), F32), sk.Tensor((None,), F32)
 WEIGHT = sk.Tensor((None,), BF16, strides=(1,))
 SEQUENCES = sk.Tensor((None, None, None), BF16, strides=(None, None, 1))
 UNUSED = dict.fromkeys("cdef")  # operands
+PRODUCT = matrices.blocks_for(BF16, "ieee", 4096, 4096)
+HEADS = {
+    name: (BF16, 128, True, 1, attending._blocks_for(name, 128, on_cpu=False)) for name in ("forward", "q", "k and v")
+}
+
+
+def laplacian(at):
+    return at(-1, 0) + at(1, 0) + at(0, -1) + at(0, 1) - 4 * at(0, 0)
+
+
 SPECIALISED = {
     "softmax": (kernels.softmax_kernel(BF16, 4096, True), {}),
     "softmax of tiles": (kernels.softmax_kernel(BF16, 4096, False), {}),
@@ -64,7 +75,19 @@ SPECIALISED = {
     ),
     "embedding_backward": (kernels.embedding_backward_kernel(BF16, sk.int64, F32, 4096), {}),
     "quantize": (kernels.quantize_kernel(BF16, sk.float8_e4m3fn, 128, 8), {}),
+    "dequantize": (kernels.dequantize_kernel(sk.int8, BF16, 128, 8), {}),
     "adamw": (kernels.adamw_kernel(BF16, BF16, F32, 1, True, 1024), {}),
+    "attention": (kernels.attention_kernel(*HEADS["forward"]), {"lse": sk.Tensor((None,) * 3, F32)}),
+    "attention, gradient of q": (kernels.attention_backward_q_kernel(*HEADS["q"]), {}),
+    "attention, gradients of k and v": (kernels.attention_backward_kv_kernel(*HEADS["k and v"]), {}),
+    "batched_matmul": (kernels.batched_matmul_kernel(BF16, PRODUCT), {}),
+    "grouped_matmul": (kernels.grouped_matmul_kernel(BF16, 8, PRODUCT), {}),
+    "quantized_linear": (
+        kernels.quantized_linear_kernel(BF16, sk.uint8, 128, False, weights.GPU_BLOCKS[None]),
+        {"zeros": None},
+    ),
+    "stencil": (kernels.stencil_kernel(laplacian, BF16, BF16, 0.0, (16, 64)), {}),
+    "conv2d": (kernels.conv2d_kernel(BF16, (3, 3), (1, 1), (1, 1), (1, 1), (64, 64, 16, 64)), {"bias": None}),
 }
 
 
@@ -75,7 +98,8 @@ def test_memory_is_moved_by_16_bytes_and_everything_else_stays_in_registers(name
     resources = specialised.report().resources
 
     assert (resources.spill_store_bytes, resources.spill_load_bytes, resources.stack_bytes) == (0, 0, 0)
-    assert ".v4" in str(specialised.compile("cuda", capability=90).stages["ptx"])
+    ptx = str(specialised.compile("cuda", capability=90).stages["ptx"])
+    assert ".v4" in ptx or "cp.async.cg.shared.global" in ptx  # which is of 16 bytes
 
 
 def test_arrays_of_torch_are_taken_and_made() -> None:

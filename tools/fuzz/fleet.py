@@ -38,7 +38,7 @@ class Plan:
     jobs: int = 1
     seconds: float | None = None
     corpus: Path | None = None
-    silence_s: float = 120.0
+    silence_s: float = 600.0  # a case of some seconds takes minutes on a machine that does much else
     memory_mb: int = 1500
     most_failures: int = MOST_FAILURES
 
