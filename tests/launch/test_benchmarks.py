@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,18 @@ def test_a_benchmark_runs(name: str, tmp_path: Path) -> None:
 
     assert 0 == done.returncode, done.stderr
     assert json.loads(found.read_text() if more else done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_the_kernels_in_cuda_c_compile_beside_ours() -> None:
+    if shutil.which("nvcc") is None:
+        pytest.skip("nvcc is not there")
+    command = [sys.executable, str(ROOT / "benchmarks" / "nvcc.py"), "--static", "--modes", "plain"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+    assert 0 == done.returncode, done.stderr
+    rows = {line.split(" | ")[0].removeprefix("| ") for line in done.stdout.splitlines()[2:]}
+    assert rows == {path.stem for path in (ROOT / "examples" / "gallery").glob("[!_]*.py")}
 
 
 def test_every_figure_of_the_readme_has_a_command_that_measures_it() -> None:
