@@ -38,7 +38,7 @@ def operands(seed: int) -> tuple[Any, Any]:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("seed", "first"), enumerate([-7.5, 1e38, 1e-44, 0.0, np.inf]))
+@pytest.mark.parametrize(("seed", "first"), list(enumerate([-7.5, 1e38, 1e-44, 0.0, np.inf])))
 def test_quotients_and_roots_are_correctly_rounded(seed: int, first: float) -> None:
     a, b = operands(seed)
     b[0] = first
