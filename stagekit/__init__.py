@@ -66,6 +66,7 @@ from stagekit.frontend.library import load_vector as _load_vector
 from stagekit.frontend.library import numbers_of as _numbers_of
 from stagekit.frontend.library import of_each as _of_each
 from stagekit.frontend.library import once as _once
+from stagekit.frontend.library import opaque as _opaque
 from stagekit.frontend.library import recorded as _recorded
 from stagekit.frontend.library import refuse_index as _refuse_index
 from stagekit.frontend.library import refuse_shape as _refuse_shape

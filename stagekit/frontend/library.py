@@ -157,6 +157,27 @@ def is_multiple(site: Site, value: Any, divisor: int) -> bool:
 
 
 @staged
+def opaque(site: Site, number: Number) -> Number:
+    """Return an integer of which no compiler is to see how it goes on from round to round of a loop.
+
+    Else LLVM carries all that is computed from it: an address for each access of a round, in two registers each.
+    """
+    builder, type_ = site.tracer.builder, number.value.type
+    with builder.block((same := Value(type_),)) as as_it_is:
+        builder.yield_(same)
+    bits, letter = (64, "l") if number.dtype.bits == 64 else (32, "r")
+    (value,) = builder.asm(
+        f"mov.b{bits} $0, $1;",
+        f"={letter},{letter}",
+        (number.value,),
+        (type_,),
+        has_side_effects=False,
+        host=as_it_is.done(),
+    )
+    return Number(value, number.is_weak)
+
+
+@staged
 def once(site: Site, function: Any, *args: Any) -> Any:
     """Return `function(*args)`, which must only compute, or what it returned for the same arguments in this block of code."""
     key, known = (function, *map(_identity, args)), site.tracer.builder.current.known

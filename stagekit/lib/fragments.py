@@ -12,7 +12,8 @@ what is the docstring of `stagekit/intrinsics/tensor.py`. Source: PTX ISA, "Matr
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import stagekit as sk
 from stagekit.lib.layout import WARP, Digit, Layout, Shape, layout_of, quotient_of, recorded, rest_of
@@ -48,7 +49,10 @@ _COLUMNS = 8  # of every instruction
 
 
 class Sharing(NamedTuple):
-    """How the warps of a block share a product. threads: of the block; warps that are too many do what others do."""
+    """How the warps of a block share a product. threads: of the block; warps that are too many do what others do.
+
+    in_pairs: two instructions that follow one another have every other column, as bytes come whose rows lie along N.
+    """
 
     instruction: Instruction
     shape: Shape
@@ -57,6 +61,7 @@ class Sharing(NamedTuple):
     down: int
     across: int
     precision: str
+    in_pairs: bool = False
 
     @property
     def tiles(self) -> tuple[int, int]:
@@ -69,11 +74,21 @@ class Sharing(NamedTuple):
         """Where the sums are."""
         down, across = self.tiles
         rows = self.instruction.rows
-        registers = (Digit(2, 1, 1), Digit(rows // 8, 0, 8), Digit(across, 1, _COLUMNS), Digit(down, 0, rows))
-        lanes = [Digit(4, 1, 2), Digit(8, 0, 1)]
+        width = 4 if self.in_pairs else 2
+        registers = (
+            Digit(width, 1, 1), Digit(rows // 8, 0, 8), Digit(2 * across // width, 1, 4 * width), Digit(down, 0, rows)
+        )  # fmt: skip
+        lanes = [Digit(4, 1, width), Digit(8, 0, 1)]
         lanes += [Digit(self.across, 1, across * _COLUMNS), Digit(self.down, 0, down * rows)]
         lanes += [Digit(self.threads // (WARP * self.down * self.across), 0, 0)]
-        return layout_of(self.shape, self.threads, registers, lanes, 2)
+        return layout_of(self.shape, self.threads, registers, lanes, width)
+
+    @property
+    def order(self) -> list[int]:
+        """For each sum, one instruction after the other, its place in the layout."""
+        down, across = self.tiles
+        places = range(down * across * self.instruction.rows // 4)
+        return [i & ~7 | 2 * (i & 3) | (i >> 2 & 1) for i in places] if self.in_pairs else list(places)
 
     @property
     def of_left(self) -> Layout | None:
@@ -133,17 +148,27 @@ def multiplied(sharing: Sharing, a: Matrix | Tile, b: Matrix, sums: list[Traced]
     )
     right = _Factor(b, 1, starts[1], lane, across * _COLUMNS, sharing)
     count = sharing.instruction.rows // 4
-    groups = [sums[i : i + count] for i in range(0, len(sums), count)]
-    following = left.fragments(0), right.fragments(0)
-    for step in range(sharing.depth // sharing.instruction.depth):
-        rows, columns = following
-        if (
-            step + 1
-        ) * sharing.instruction.depth < sharing.depth:  # ahead of the instructions that they have to be ready after
-            following = left.fragments(step + 1), right.fragments(step + 1)
+    in_order = [sums[place] for place in sharing.order]
+    groups = [in_order[i : i + count] for i in range(0, len(sums), count)]
+    steps = range(sharing.depth // sharing.instruction.depth)
+    fragments = ((left.fragments(step), right.fragments(step)) for step in steps)
+    for rows, columns in _one_ahead(fragments) if sharing.across == 1 else fragments:
         pairs = [(row, column) for row in rows for column in columns]
         groups = [_product(sharing, *pair, group) for pair, group in zip(pairs, groups, strict=True)]
-    return [each for group in groups for each in group]
+    found = dict(zip(sharing.order, [each for group in groups for each in group], strict=True))
+    return [found[place] for place in range(len(sums))]
+
+
+def _one_ahead(fragments: Iterator[Any]) -> Iterator[Any]:
+    """Yield the fragments of each step when those of the next one have been asked for.
+
+    On an H200 attention, whose warps have whole rows, was 2 to 5 % quicker so, and other products 3 % slower.
+    """
+    held = next(fragments)
+    for following in fragments:
+        yield held
+        held = following
+    yield held
 
 
 def _product(sharing: Sharing, row: list[Traced], column: list[Traced], sums: list[Traced]) -> list[Traced]:
@@ -177,16 +202,16 @@ def _bits(number: Traced) -> Traced:
 # -- factors ----------------------------------------------------------------------------------------------------------------
 
 
-def in_memory(tile: Tile, axis: int) -> Matrix:
+def in_memory(tile: Tile, axis: int, *, in_pairs: bool = False) -> Matrix:
     """Return a factor as a matrix in shared memory, from which fragments can be read. axis: 0 or 1, that of the result.
 
-    Elements that lie there already stay.
+    Elements that lie there already stay. in_pairs: as in `Sharing`, of the right factor; else bytes lie along K.
     """
-    depth, itemsize = 1 - axis, tile.dtype.itemsize
+    depth, is_free = 1 - axis, tile.dtype.itemsize > 1 or in_pairs
     matrix = matrix_of(tile)
-    if matrix and (itemsize > 1 or matrix.strides[depth] == COLUMN):
+    if matrix and (is_free or matrix.strides[depth] == COLUMN):
         return matrix
-    along = depth if itemsize == 1 else tile.layout.fastest_axis
+    along = tile.layout.fastest_axis if is_free else depth
     matrix = new_matrix(
         tile.shape[1 - along], tile.shape[along], tile.dtype, tuple([COLUMN if a == along else ROW for a in range(2)])
     )
@@ -231,6 +256,8 @@ class _Factor:
             return self._by_matrices(step, is_turned=False)
         if self.matrix.dtype.itemsize == 2:
             return self._by_matrices(step, is_turned=True)
+        if self.matrix.dtype.itemsize == 1:
+            return self._by_pairs(step)
         return self._by_elements(step)
 
     def _by_matrices(self, step: int, *, is_turned: bool) -> list[list[Traced]]:
@@ -253,12 +280,30 @@ class _Factor:
             across = 0  # lanes that nobody asks
         row = _AND(self.lane, 7)
         if not is_turned:
-            return self.matrix.chunk_at(
-                _ADD(_ADD(self.start, row), _MULTIPLY(across, 8)), _ADD(along, 2 * step), more_rows=at
-            )
+            row = _ADD(_ADD(self.start, row), _MULTIPLY(across, 8))
+            return self.matrix.chunk_at(row, along, more_rows=at, more_chunks=2 * step)
         per_chunk = self.matrix.per_chunk
-        chunk = _ADD(_ADD(_RIGHT(self.start, per_chunk.bit_length() - 1), across), at // per_chunk)
-        return self.matrix.chunk_at(_ADD(row, _MULTIPLY(along, 8)), chunk, more_rows=step * self.depth)
+        chunk, more = _ADD(_RIGHT(self.start, per_chunk.bit_length() - 1), across), at // per_chunk
+        if self.extent & (self.extent - 1):  # the start may be no multiple of a power of two above `more`
+            chunk, more = _ADD(chunk, more), 0
+        return self.matrix.chunk_at(
+            _ADD(row, _MULTIPLY(along, 8)), chunk, more_rows=step * self.depth, more_chunks=more
+        )
+
+    def _by_pairs(self, step: int) -> list[list[Traced]]:
+        """Read 32 rows of bytes along K, 16 columns at once, two bytes as an element: a lane gets two columns of two rows.
+
+        Which rows a matrix has is chosen so that two words have four that follow one another, of each column two bytes.
+        """
+        bit = [_AND(_RIGHT(self.lane, i), 1) for i in range(5)]  # of a row: 0 and 2, 3; of a matrix: 1 and 4
+        steps = [_MULTIPLY(each, far) for each, far in zip(bit, (1, 4, 8, 2, 16))]
+        row, found = functools.reduce(_ADD, steps), list[list[Traced]]()
+        for at in range(0, self.extent, 16):
+            chunk = _ADD(_RIGHT(self.start, 4), at // 16)
+            words = sk.cuda.ldmatrix_x4(self.matrix.chunk_at(row, chunk, more_rows=step * self.depth), trans=True)
+            for bytes_ in (0x6420, 0x7531):
+                found.append([sk.byte_perm(words[i], words[i + 1], bytes_) for i in (0, 2)])
+        return found
 
     def _by_elements(self, step: int) -> list[list[Traced]]:
         """Read each of a lane's elements by itself."""

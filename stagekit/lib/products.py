@@ -12,7 +12,7 @@ from typing import Any
 
 import stagekit as sk
 from stagekit.lib.axes import held
-from stagekit.lib.conversion import Scratch, best_gap, strides_of, wait
+from stagekit.lib.conversion import Scratch, best_gap, is_pointer, strides_of, wait
 from stagekit.lib.cpu_products import cpu_product
 from stagekit.lib.fragments import INSTRUCTIONS, Sharing, in_memory, matrix_of, multiplied, sharing_for
 from stagekit.lib.layout import WARP, Digit, Layout, layout_of, mask_of
@@ -47,7 +47,7 @@ def dot(a: Tile, b: Tile, acc: Tile | None = None, precision: str = "ieee", whol
     total = sk.zeros((m, n), dtype) if acc is None else acc
     if sk._is_for_cpu():
         return cpu_product(a, b, total, whole_rows=whole_rows)
-    sharing = _sharing(a, (m, n, k), precision, memory.threads, whole_rows=whole_rows)
+    sharing = _sharing(a, b, (m, n, k), precision, memory.threads, whole_rows=whole_rows)
     if sharing is not None:
         return _by_warps(sharing, a, b, total)
     if found := _at_hand(a, b, memory, dtype):
@@ -61,12 +61,23 @@ def dot(a: Tile, b: Tile, acc: Tile | None = None, precision: str = "ieee", whol
     return total.like(parts)
 
 
-def _sharing(a: Tile, shape: tuple[int, int, int], precision: str, threads: int, *, whole_rows: bool) -> Sharing | None:
+def _sharing(
+    a: Tile, b: Tile, shape: tuple[int, int, int], precision: str, threads: int, *, whole_rows: bool
+) -> Sharing | None:
     """Return how warps share a product: by whole rows also where the left factor is so already."""
+    if b.dtype.itemsize == 1:
+        sharing = sharing_for(a.dtype, precision, shape, threads, whole_rows=whole_rows)
+        return sharing and sharing._replace(in_pairs=_is_by_rows(b) and sharing.tiles[1] % 2 == 0)
     by_rows = sharing_for(a.dtype, precision, shape, threads, whole_rows=True)
     if by_rows is not None and (whole_rows or (not a.form and a.layout == by_rows.of_left)):
         return by_rows
     return sharing_for(a.dtype, precision, shape, threads)
+
+
+def _is_by_rows(tile: Tile) -> bool:
+    """Return whether elements of a row lie side by side, in shared memory or as threads have them."""
+    matrix = matrix_of(tile)
+    return matrix.strides[1] == COLUMN if matrix else tile.layout.fastest_axis == 1
 
 
 def _by_warps(sharing: Sharing, a: Tile, b: Tile, total: Tile) -> Tile:
@@ -74,7 +85,7 @@ def _by_warps(sharing: Sharing, a: Tile, b: Tile, total: Tile) -> Tile:
     dtype = total.dtype
     sums = total.at(sharing.layout).view(getattr(sk, sharing.instruction.total))
     is_at_hand = not a.form and a.layout == sharing.of_left
-    left, right = a if is_at_hand else in_memory(a, 0), in_memory(b, 1)
+    left, right = a if is_at_hand else in_memory(a, 0), in_memory(b, 1, in_pairs=sharing.in_pairs)
     is_new = (not is_at_hand and left is not a.form) or right is not b.form
     if is_new:
         wait(sharing.threads)
@@ -89,18 +100,20 @@ def _by_warps(sharing: Sharing, a: Tile, b: Tile, total: Tile) -> Tile:
 def shared(tile: Tile) -> Tile:
     """Return the same tile with its elements in shared memory, for products that read them again and again.
 
-    On a GPU, where tensor cores do not multiply its dtype, the tile itself.
+    Of one axis: numbers of rows or of columns, which each thread of a GPU reads where it needs them, so that they need not move.
+    On a GPU, where tensor cores do not multiply the dtype of a matrix, and of one axis on the CPU, the tile itself.
     """
     if not isinstance(tile, Tile):
         sk.static_assert(False, f"shared takes a tile, got {tile!r}")
     is_factor = (tile.dtype.name, "ieee") in INSTRUCTIONS and tile.ndim == 2 and tile.dtype.itemsize == 2
     if sk._is_for_cpu() and tile.ndim == 2 and tile.dtype is not sk.bool_:
         return kept(tile, sum_dtype(tile.dtype))
-    if not is_factor or isinstance(tile.form, Matrix):
+    is_row = tile.ndim == 1 and not sk._is_for_cpu() and not is_pointer(tile.elements[0])
+    if not (is_factor or is_row) or isinstance(tile.form, Matrix):
         return tile
-    strides = (ROW, COLUMN) if tile.layout.fastest_axis == 1 else (COLUMN, ROW)
-    rows, columns = tile.shape if strides[0] == ROW else tile.shape[::-1]
-    matrix = new_matrix(rows, columns, tile.dtype, strides)
+    strides = (COLUMN,) if tile.ndim == 1 else (ROW, COLUMN) if tile.layout.fastest_axis == 1 else (COLUMN, ROW)
+    *rows, columns = tile.shape if strides[0] == ROW else tile.shape[::-1]
+    matrix = new_matrix(math.prod(rows), columns, tile.dtype, strides)
     wait(tile.layout.threads)  # in a loop, for what was read in its last round
     matrix.store(tile.elements, tile.layout)
     wait(tile.layout.threads)

@@ -23,21 +23,23 @@ from stagekit.lib.layout import Layout, Shape, in_vectors, mask_of
 
 _ADD, _MULTIPLY, _AND, _OR, _XOR, _LEFT, _RIGHT = map(sk._operation, ("+", "*", "&", "|", "^", "<<", ">>"))
 CHUNK_BYTES = 16
+_MOST_TURNED = 8  # chunks whose order differs from row to row
 ROW, COLUMN = "row", "column"
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """The form of a tile whose elements are in shared memory. start: a pointer to the first one, of a matrix of its own.
+    """The form of a tile whose elements are in shared memory. start: a pointer to memory of its own, or of several matrices.
 
     rows, columns: how many of each; a row is what lies side by side. strides: for each axis of the tile what counts along it:
-    ROW, COLUMN, or 0 for an axis along which the tile repeats.
+    ROW, COLUMN, or 0 for an axis along which the tile repeats. origin: how far behind `start` the first element is.
     """
 
     start: Any
     rows: int
     columns: int
     strides: tuple[Any, ...] = (ROW, COLUMN)
+    origin: Any = 0
 
     is_address = False
 
@@ -61,10 +63,17 @@ class Matrix:
         chunk, rest = _RIGHT(column, count.bit_length() - 1), _AND(column, count - 1)
         return _ADD(self.chunk_at(row, chunk, more_rows=more_rows), rest)
 
-    def chunk_at(self, row: Any, chunk: Any, *, more_rows: int = 0) -> Any:
-        """Return a pointer to the first element of a chunk."""
-        place = _MULTIPLY(_XOR(chunk, turn(row, self.pitch // self.per_chunk)), self.per_chunk)
-        return _ADD(_ADD(self.start, _ADD(_MULTIPLY(row, self.pitch), place)), more_rows * self.pitch)
+    def chunk_at(self, row: Any, chunk: Any, *, more_rows: int = 0, more_chunks: int = 0) -> Any:
+        """Return a pointer to the first element of a chunk. more_chunks: added to it, a number of bits that are 0 in it.
+
+        What differs from chunk to chunk is one operation on the place of the first, for which no number is carried round a loop.
+        """
+        chunks = self.pitch // self.per_chunk
+        place = _MULTIPLY(_XOR(chunk, turn(row, chunks)), self.per_chunk)
+        first = _ADD(_ADD(self.origin, _MULTIPLY(row, self.pitch)), place)
+        turned = more_chunks & (min(chunks, _MOST_TURNED) - 1) if turns(chunks) else 0
+        rest = (more_chunks - turned) * self.per_chunk + more_rows * self.pitch
+        return _ADD(_ADD(self.start, _XOR(first, turned * self.per_chunk) if turned else first), rest)
 
     def elements(self, layout: Layout) -> list[Any]:
         """Return this thread's elements, by loads."""

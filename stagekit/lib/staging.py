@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import stagekit as sk
@@ -149,7 +150,8 @@ class ReadingAhead:
         place, last = self.place, self.stages - 1
         sk.cuda.cp_async_wait(last - 1)
         wait(self.slots[0].layout.threads)
-        _begin_round(self.slots, self.loads, number + last * step, stop, sk.where(place == 0, last, place - 1))
+        into = sk.where(place == 0, last, place - 1)
+        _begin_round(self.slots, self.loads, sk._opaque(number + last * step), stop, into)
         self.place = sk.where(place == last, 0, place + 1)
         tiles = [slot.tile(place) for slot in self.slots]
         return tuple(tiles) if len(tiles) > 1 else tiles[0]
@@ -167,26 +169,44 @@ def _parts_of(loads: Callable[[Any], Any], number: Traced) -> list[Any]:
 
 
 class StageMemory(NamedTuple):
-    """The memory of one part, a matrix for each stage. layout: of which each thread copies vectors of 16 bytes."""
+    """The memory of one part, a matrix for each stage. layout: of which each thread copies vectors: of 16 bytes, or of a part of
+    one axis, which is a row of its matrix, of an element.
+    """
 
     first: Matrix
     shape: tuple[int, ...]
     layout: Layout
 
     def matrix(self, number: Traced) -> Matrix:
-        start = _ADD(self.first.start, _MULTIPLY(number, self.first.rows * self.first.pitch))
-        return Matrix(start, self.first.rows, self.first.columns, self.first.strides)
+        return replace(self.first, origin=_MULTIPLY(number, self.first.rows * self.first.pitch))
 
     @sk._direct
     def tile(self, number: Traced) -> Tile:
         return Tile((), layout_for(self.shape), self.matrix(number))
+
+    def place_in(self, matrix: Matrix, index: list[Traced]) -> Traced:
+        """Return a pointer to the vector at an index."""
+        column = index[matrix.strides.index(COLUMN)]
+        if len(index) == 1:
+            return _ADD(_ADD(matrix.start, matrix.origin), column)
+        chunk = _RIGHT(column, self.layout.width.bit_length() - 1)
+        return matrix.chunk_at(index[matrix.strides.index(ROW)], chunk)
+
+
+def _forms(part: Part) -> tuple[Any, Any]:
+    """Return the ramp of pointers of a part that has a slot, and the guard that says which of them the array has."""
+    return part.pointers.form, part.inside.form
 
 
 @sk._direct
 def _slot_for(part: Part, stages: int) -> StageMemory | None:
     """Return memory for a part; None where it cannot be copied by vectors of 16 bytes, each of which the array has or lacks."""
     pointers, inside = part.pointers.form, part.inside.form
-    if sk._is_for_cpu() or len(part.shape) != 2 or not isinstance(pointers, Ramp) or not isinstance(inside, Guard):
+    if sk._is_for_cpu() or not isinstance(pointers, Ramp) or not isinstance(inside, Guard):
+        return None
+    if len(part.shape) == 1:
+        return _row_for(part, stages)
+    if len(part.shape) != 2:
         return None
     axis = next((each for each in (1, 0) if pointers.is_contiguous(each)), None)
     width = CHUNK_BYTES // part.dtype.itemsize
@@ -203,9 +223,13 @@ def _slot_for(part: Part, stages: int) -> StageMemory | None:
     )
 
 
-def _forms(part: Part) -> tuple[Any, Any]:
-    """Return the ramp of pointers of a part that has a slot, and the guard that says which of them the array has."""
-    return part.pointers.form, part.inside.form
+def _row_for(part: Part, stages: int) -> StageMemory | None:
+    """Return memory for a part of one axis, of which each element is copied by itself: no address needs to be a multiple."""
+    if part.dtype.itemsize not in (4, 8):
+        return None
+    layout = blocked(part.shape, layout_for(part.shape).threads)
+    room = layout.count * layout.threads  # also for elements that the part does not have, which are zeros
+    return StageMemory(new_matrix(1, room, part.dtype, (COLUMN,), stages), part.shape, layout)
 
 
 @sk._direct
@@ -218,12 +242,11 @@ def _are_whole(parts: list[Part]) -> Any:
 def _begin(slots: list[StageMemory], parts: list[Part], place: Traced, *, is_masked: bool) -> None:
     """Begin to copy parts to the matrices of this number."""
     for slot, part in zip(slots, parts):
-        matrix, layout = slot.matrix(place), slot.layout
-        axis, width = slot.first.strides.index(COLUMN), layout.width
+        matrix, layout, width = slot.matrix(place), slot.layout, slot.layout.width
         first, (ramp, inside) = layout.first(), _forms(part)
-        pointers = ramp.elements(layout, width)
-        masks = inside.elements(layout, width) if is_masked else [True] * len(pointers)
-        for offset, pointer, mask in zip(layout.offsets[::width], pointers, masks):
-            row = _ADD(first[1 - axis], offset[1 - axis])
-            chunk = _RIGHT(_ADD(first[axis], offset[axis]), width.bit_length() - 1)
-            sk.cuda.cp_async(matrix.chunk_at(row, chunk), pointer, mask, size=CHUNK_BYTES)
+        masks = layout.valid()[::width]
+        if is_masked:
+            masks = [*map(both, masks, inside.elements(layout, width))]
+        for offset, pointer, mask in zip(layout.offsets[::width], ramp.elements(layout, width), masks):
+            target = slot.place_in(matrix, [_ADD(start, step) for start, step in zip(first, offset)])
+            sk.cuda.cp_async(target, pointer, mask, size=width * matrix.dtype.itemsize)

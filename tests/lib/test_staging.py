@@ -85,22 +85,24 @@ def test_staged_tiles_are_tiles(place, rows) -> None:
 
 
 @sk.jit(threads=64)
-def repeated(x, out, TIMES: sk.constexpr):
-    """Each round of the outer loop begins anew in the same memory."""
+def repeated(x, factors, out, TIMES: sk.constexpr):
+    """Each round of the outer loop begins anew in the same memory. A number for each row is read ahead with it."""
     for i in range(TIMES):
         total = sk.zeros((64,), sk.float32)
-        for part in sk.staged(range(0, x.shape[0], 16), lambda k: x.tile((k, 0), (16, 64))):
-            total += sk.reduce_sum(part, axis=0)
+        for part, each in sk.staged(
+            range(0, x.shape[0], 16), lambda k: (x.tile((k, 0), (16, 64)), factors.tile(k, 16))
+        ):
+            total += sk.reduce_sum(part * each[:, None], axis=0)
         sk.store(out.tile((i, 0), (1, 64)), total[None, :])
 
 
 @each_place
 def test_a_staged_loop_in_a_loop(place) -> None:
-    x = np.arange(32 * 64, dtype=np.float32).reshape(32, 64)
+    x, factors = np.arange(37 * 64, dtype=np.float32).reshape(37, 64), np.arange(37, dtype=np.float32) % 5
 
-    _, out = run(place, repeated, (1,), [x, np.zeros((3, 64), np.float32)], 3)
+    *_, out = run(place, repeated, (1,), [x, factors, np.zeros((3, 64), np.float32)], 3)
 
-    np.testing.assert_array_equal(out, np.tile(x.sum(0), (3, 1)))
+    np.testing.assert_array_equal(out, np.tile(factors @ x, (3, 1)))
 
 
 @sk.jit(threads=64)
