@@ -21,7 +21,8 @@ from stagekit.kernels.sharing import checked_out
 MAX_DIM = 256  # of a head
 WHOLE_DIM = 128  # up to which a warp holds whole rows of the gradients of k and v
 LOG2E = math.log2(math.e)
-LOWEST = sk.float32.min
+LOWEST = -1e30  # of a largest score: times a factor below 1e8 it is still finite
+LEAST_SCALE = 1e-30  # by which -inf is still -inf
 Blocks = (
     tuple[int, int, int] | tuple[int, int, int, int]
 )  # rows of q, rows of k and v, threads; stages, else 2 of 16 bits
@@ -34,6 +35,13 @@ Blocks = (
 def of_head(x: Any, batch: Any, head: Any, HEADS_AXIS: int) -> Any:
     """Return the matrix, or the row, of one head."""
     return x[batch, head] if HEADS_AXIS == 1 else x[batch, :, head]
+
+
+@sk.inline
+def first_row(M: int, CAUSAL: bool) -> Any:
+    """Return the first row of q of this program. If CAUSAL, the last rows come first, which see most keys: none is late then."""
+    number = sk.program_id(0)
+    return (sk.num_programs(0) - 1 - number if CAUSAL else number) * M
 
 
 @sk.inline
@@ -56,21 +64,27 @@ def end_of_keys(row: Any, keys: Any, shift: Any, M: int, CAUSAL: bool) -> Any:
 
 
 @sk.inline
+def sign_and_factor(scale: Any) -> Any:
+    """Return the sign of a scale, and its magnitude for exponentials of base 2, which is not 0: scores of -inf stay so."""
+    return sk.where(scale < 0, -1.0, 1.0), sk.maximum(sk.abs(scale), LEAST_SCALE) * LOG2E
+
+
+@sk.inline
 def with_block(state: Any, x: Any, y: Any, z: Any, factor: Any, hide: Any) -> Any:
     """Return (largest, total, found) with a block of keys y and values z. x: rows of q. hide: of scores, those that count."""
     largest, total, found = state
-    scores = hide(sk.dot(x, y.T, whole_rows=True) * factor)
+    scores = hide(sk.dot(x, y.T, whole_rows=True))
     now = sk.maximum(largest, sk.reduce_max(scores, axis=1))
-    weights, shrunk = sk.fast_exp2(scores - now[:, None]), sk.fast_exp2(largest - now)
+    weights = sk.fast_exp2(sk.fma(scores, factor, -(now * factor)[:, None]))
+    shrunk = sk.fast_exp2((largest - now) * factor)
     total = total * shrunk + sk.reduce_sum(weights, axis=1)
     return now, total, sk.dot(weights.to(x.dtype), z, found * shrunk[:, None])
 
 
 @sk.inline
-def logarithms(lse: Any, row: Any, M: int) -> Any:
-    """Return the base 2 logarithms of the sums of a block; 0 for a row that sees no key, whose scores are all -inf."""
-    x = sk.load(lse.tile(row, M))
-    return sk.where(x == -float("inf"), 0.0, x * LOG2E)
+def logarithms(sums: Any) -> Any:
+    """Return negative base 2 logarithms for natural ones; 0 for those of a row that sees no key: its scores are -inf."""
+    return sk.where(sums == -float("inf"), 0.0, sums * -LOG2E)
 
 
 # -- forward ------------------------------------------------------------------------------------------------------------
@@ -92,10 +106,11 @@ def attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int, BLOC
 
     @sk.jit(threads=threads)
     def attention(q: Queries, k: Keys, v: Keys, out: Queries, lse: Sums | None, scale: sk.float32) -> None:
-        row, head, batch = sk.program_id(0) * M, sk.program_id(1), sk.program_id(2)
+        row, head, batch = first_row(M, CAUSAL), sk.program_id(1), sk.program_id(2)
         shared = head // (q.shape[HEADS_AXIS] // k.shape[HEADS_AXIS])
         shift = keys - queries
-        x = sk.shared(sk.load(of_head(q, batch, head, HEADS_AXIS).tile((row, 0), (M, D))))
+        sign, factor = sign_and_factor(scale)
+        x = sk.shared(sk.load(of_head(q, batch, head, HEADS_AXIS).tile((row, 0), (M, D))) * sign.to(dtype))
         k_head, v_head = of_head(k, batch, shared, HEADS_AXIS), of_head(v, batch, shared, HEADS_AXIS)
         state = sk.full(M, LOWEST, sk.float32), sk.zeros(M, sk.float32), sk.zeros((M, D), sk.float32)
         end = end_of_keys(row, keys, shift, M, CAUSAL)
@@ -105,7 +120,7 @@ def attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int, BLOC
 
         def taken_in(state: Any, y: Any, z: Any, column: Any) -> Any:
             hide = lambda scores: hidden(scores, row, column, keys, shift, CAUSAL)  # noqa: E731
-            return with_block(state, x, y, z, scale * LOG2E, hide)
+            return with_block(state, x, y, z, factor, hide)
 
         if stages > 1:
             column = sk.int64(0)
@@ -120,7 +135,7 @@ def attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int, BLOC
         found = found * (1 / sk.where(total == 0, 1.0, total))[:, None]
         sk.store(of_head(out, batch, head, HEADS_AXIS).tile((row, 0), (M, D)), found)
         if lse is not None:
-            sk.store(lse[batch, head].tile(row, M), largest * (1 / LOG2E) + sk.log(total))
+            sk.store(lse[batch, head].tile(row, M), largest * (factor / LOG2E) + sk.log(total))
 
     return attention
 
@@ -160,9 +175,9 @@ def attention(
 def attention_backward_q_kernel(
     dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int, BLOCKS: Blocks
 ) -> sk.JitFunction:
-    """Return the kernel `k[blocks of q, heads, batch](gradient, q, k, v, out, lse, means, dq, scale)`.
+    """Return the kernel `k[blocks of q, heads, batch](gradient, q, k, v, out, lse, means, shifts, dq, scale)`.
 
-    means: to be written, of each row the sum of gradient * out, which the gradients of k and v need as well.
+    Written, for the gradients of k and v, of each row: means, the sum of gradient * out; shifts, what its scores are shifted by.
     """
     queries, keys = sk.dynamic("queries"), sk.dynamic("keys")
     like_q, like_k, of_rows = _arrays(dtype, DIM, HEADS_AXIS, queries, keys)
@@ -174,10 +189,10 @@ def attention_backward_q_kernel(
 
     @sk.jit(threads=threads)
     def attention_backward_q(
-        gradient: Queries, q: Queries, k: Keys, v: Keys, out: Queries, lse: Sums, means: Sums, dq: Queries,
-        scale: sk.float32,
+        gradient: Queries, q: Queries, k: Keys, v: Keys, out: Queries, lse: Sums, means: Sums,
+        shifts: Sums, dq: Queries, scale: sk.float32,
     ) -> None:  # fmt: skip
-        row, head, batch = sk.program_id(0) * M, sk.program_id(1), sk.program_id(2)
+        row, head, batch = first_row(M, CAUSAL), sk.program_id(1), sk.program_id(2)
         shared = head // (q.shape[HEADS_AXIS] // k.shape[HEADS_AXIS])
         shift = keys - queries
         x, g, o = [
@@ -185,8 +200,11 @@ def attention_backward_q_kernel(
         ]
         mean = sk.reduce_sum(g.to(sk.float32) * o.to(sk.float32), axis=1)
         sk.store(means[batch, head].tile(row, M), mean)
-        x, g = sk.shared(x), sk.shared(g)
-        sums = logarithms(lse[batch, head], row, M)
+        sign, factor = sign_and_factor(scale)
+        x, g = sk.shared(x * sign.to(dtype)), sk.shared(g)
+        less = logarithms(sk.load(lse[batch, head].tile(row, M)))
+        sk.store(shifts[batch, head].tile(row, M), less)
+        less, mean = sk.shared(less), sk.shared(mean)
         k_head, v_head = of_head(k, batch, shared, HEADS_AXIS), of_head(v, batch, shared, HEADS_AXIS)
         found = sk.zeros((M, D), sk.float32)
         end = end_of_keys(row, keys, shift, M, CAUSAL)
@@ -195,8 +213,8 @@ def attention_backward_q_kernel(
             return k_head.tile((column, 0), (N, D)), v_head.tile((column, 0), (N, D))
 
         def with_keys(found: Any, y: Any, z: Any, column: Any) -> Any:
-            scores = sk.dot(x, y.T, whole_rows=True) * (scale * LOG2E)
-            weights = sk.fast_exp2(hidden(scores, row, column, keys, shift, CAUSAL) - sums[:, None])
+            scores = hidden(sk.dot(x, y.T, whole_rows=True), row, column, keys, shift, CAUSAL)
+            weights = sk.fast_exp2(sk.fma(scores, factor, less[:, None]))
             of_weights = sk.dot(g, z.T, whole_rows=True)
             return sk.dot((weights * (of_weights - mean[:, None])).to(dtype), y, found)
 
@@ -218,7 +236,7 @@ def attention_backward_q_kernel(
 def attention_backward_kv_kernel(
     dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int, BLOCKS: Blocks
 ) -> sk.JitFunction:
-    """Return the kernel `k[blocks of k, key heads, batch](gradient, q, k, v, lse, means, dk, dv, scale)`."""
+    """Return the kernel `k[blocks of k, key heads, batch](gradient, q, k, v, means, shifts, dk, dv, scale)`."""
     queries, keys = sk.dynamic("queries"), sk.dynamic("keys")
     like_q, like_k, of_rows = _arrays(dtype, DIM, HEADS_AXIS, queries, keys)
     Queries = Annotated[sk.Array, like_q]
@@ -229,14 +247,15 @@ def attention_backward_kv_kernel(
 
     @sk.jit(threads=threads)
     def attention_backward_kv(
-        gradient: Queries, q: Queries, k: Keys, v: Keys, lse: Sums, means: Sums, dk: Keys, dv: Keys, scale: sk.float32
-    ) -> None:
+        gradient: Queries, q: Queries, k: Keys, v: Keys, means: Sums, shifts: Sums, dk: Keys, dv: Keys,
+        scale: sk.float32,
+    ) -> None:  # fmt: skip
         column, shared, batch = sk.program_id(0) * N, sk.program_id(1), sk.program_id(2)
         share = q.shape[HEADS_AXIS] // k.shape[HEADS_AXIS]
         shift = keys - queries
-        y, z = [
-            sk.shared(sk.load(of_head(each, batch, shared, HEADS_AXIS).tile((column, 0), (N, D)))) for each in (k, v)
-        ]
+        y, z = [sk.load(of_head(each, batch, shared, HEADS_AXIS).tile((column, 0), (N, D))) for each in (k, v)]
+        sign, factor = sign_and_factor(scale)
+        y, z = sk.shared(y * sign.to(dtype)), sk.shared(z)
         found = sk.zeros((N, D), sk.float32), sk.zeros((N, D), sk.float32)  # the gradients of k and of v
         first = sk.maximum(column - shift, 0) // M * M if CAUSAL else 0
 
@@ -244,26 +263,26 @@ def attention_backward_kv_kernel(
             q_head, g_head = of_head(q, batch, head, HEADS_AXIS), of_head(gradient, batch, head, HEADS_AXIS)
 
             def blocks(row: Any) -> Any:
-                return q_head.tile((row, 0), (M, D)), g_head.tile((row, 0), (M, D))
+                numbers = [each[batch, head].tile(row, M) for each in (shifts, means)]
+                return q_head.tile((row, 0), (M, D)), g_head.tile((row, 0), (M, D)), *numbers
 
-            def with_rows(found: Any, x: Any, g: Any, row: Any) -> Any:
-                scores = sk.dot(y, x.T, whole_rows=D <= WHOLE_DIM) * (scale * LOG2E)  # a row for each key
+            def with_rows(found: Any, x: Any, g: Any, less: Any, mean: Any, row: Any) -> Any:
+                scores = sk.dot(y, x.T, whole_rows=D <= WHOLE_DIM)  # a row for each key
                 scores = hidden(scores.T, row, column, keys, shift, CAUSAL).T
-                weights = sk.fast_exp2(scores - logarithms(lse[batch, head], row, M)[None, :])
+                weights = sk.fast_exp2(sk.fma(scores, factor, less[None, :]))
                 of_values = sk.dot(weights.to(dtype), g, found[1])
-                mean = sk.load(means[batch, head].tile(row, M))
                 of_scores = weights * (sk.dot(z, g.T, whole_rows=D <= WHOLE_DIM) - mean[None, :])
                 return sk.dot(of_scores.to(dtype), x, found[0]), of_values
 
             if stages > 1:
                 row = sk.int64(first)
-                for x, g in sk.staged(range(first, queries, M), blocks, stages=stages):
-                    found = with_rows(found, x, g, row)
+                for x, g, less, mean in sk.staged(range(first, queries, M), blocks, stages=stages):
+                    found = with_rows(found, x, g, less, mean, row)
                     row += M
             else:
                 for row in range(first, queries, M):
-                    x, g = [sk.load(part) for part in blocks(row)]
-                    found = with_rows(found, x, g, row)
+                    x, g, less, mean = [sk.load(part) for part in blocks(row)]
+                    found = with_rows(found, x, g, less, mean, row)
             return found
 
         for head in range(shared * share, (shared + 1) * share):
@@ -291,15 +310,15 @@ def attention_backward(
     gradient, out: like q. lse: what `attention` gave. All else is as it was given to `attention`.
     """
     shape = _checked(q, k, v, heads_axis)
-    of_q, of_k, of_v, means = empty_like(q), empty_like(k), empty_like(v), empty_like(lse)
+    of_q, of_k, of_v, means, shifts = map(empty_like, (q, k, v, lse, lse))
     factor, on_cpu = _scale(scale, shape.dim), is_on_cpu(q)
     of = dtype_of(q), shape.dim, causal, heads_axis
     blocks = _blocks_for("q", shape.dim, on_cpu=on_cpu)
     grid = sk.cdiv(shape.queries, blocks[0]), shape.heads, shape.batch
-    attention_backward_q_kernel(*of, blocks)[grid](gradient, q, k, v, out, lse, means, of_q, factor)
+    attention_backward_q_kernel(*of, blocks)[grid](gradient, q, k, v, out, lse, means, shifts, of_q, factor)
     blocks = _blocks_for("k and v", shape.dim, on_cpu=on_cpu)
     grid = sk.cdiv(shape.keys, blocks[1]), shape.key_heads, shape.batch
-    attention_backward_kv_kernel(*of, blocks)[grid](gradient, q, k, v, lse, means, of_k, of_v, factor)
+    attention_backward_kv_kernel(*of, blocks)[grid](gradient, q, k, v, means, shifts, of_k, of_v, factor)
     return of_q, of_k, of_v
 
 
@@ -356,10 +375,10 @@ def _scale(scale: float | None, dim: int) -> float:
     return dim**-0.5 if scale is None else scale
 
 
-_OF_GPU = {  # of a kernel, by the most columns of a head: without spills, or with the fewest bytes of them
-    "forward": {64: (64, 64, 128), 128: (64, 64, 128), 256: (128, 32, 256)},
-    "q": {64: (64, 64, 128), 128: (64, 32, 128), 256: (64, 16, 128)},
-    "k and v": {64: (64, 64, 128), 128: (16, 64, 128), 256: (32, 64, 256)},
+_OF_GPU = {  # of a kernel, by the most columns of a head: what was fastest on an H200
+    "forward": {64: (128, 64, 128), 128: (128, 64, 128), 256: (128, 32, 256)},
+    "q": {64: (128, 64, 128), 128: (128, 32, 128), 256: (64, 16, 128)},
+    "k and v": {64: (64, 64, 128), 128: (64, 64, 128), 256: (32, 64, 256)},
 }
 
 _OF_CPU = {  # the lanes of each warp are rows of q, which share k and v in the cache; as many as have memory

@@ -167,8 +167,8 @@ LARGE_CPU_BLOCKS = Blocks(128, 64, 128, 512, 2)  # a warp has 8 rows; both facto
 BLOCKS = {
     "bytes": [Blocks(128, 128, 64, 128, 3), Blocks(64, 64, 64, 128, 3)],
     "halves": [Blocks(128, 128, 32, 128, 4), Blocks(64, 64, 64, 128, 3)],
-    "words": [Blocks(128, 128, 32, 256, 3), Blocks(64, 64, 32, 128, 3)],
-    "by threads": [Blocks(64, 64, 16, 64), Blocks(32, 32, 16, 64)],
+    "words": [Blocks(128, 256, 32, 256, 3), Blocks(64, 64, 32, 128, 3)],
+    "by threads": [Blocks(128, 128, 16, 256), Blocks(64, 64, 16, 64), Blocks(32, 32, 16, 64)],
 }
 """By what tensor cores multiply, or that they do not, from large blocks to small ones."""
 
