@@ -76,7 +76,7 @@ def new_panel(shape: tuple[int, ...], axis: int, of: sk.DType, dtype: sk.DType) 
     """Return memory for a tile of a shape and of dtype `of`, in elements of `dtype`, whose rows go along an axis."""
     rows, columns = shape[1 - axis], shape[axis]
     array = sk.alloc_shared((rows * pitch_of(columns, dtype),), dtype, align=LINE)
-    return Panel(array, rows, columns, tuple([COLUMN if each == axis else ROW for each in range(2)]), of)
+    return Panel(array, rows, columns, tuple([COLUMN if each == axis else ROW for each in range(2)]), of=of)
 
 
 def stored(tile: Tile, axis: int, dtype: sk.DType) -> Panel:

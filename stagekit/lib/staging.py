@@ -90,9 +90,9 @@ class LoadingRounds:
 
 
 class CopyingRounds:
-    """Rounds on the CPU, which copy what they work on to where products read it."""
+    """Rounds on the CPU, which copy what they work on to where products read it, and load parts that have no panel."""
 
-    def __init__(self, numbers: Any, loads: Callable[[Any], Any], panels: list[Panel]) -> None:
+    def __init__(self, numbers: Any, loads: Callable[[Any], Any], panels: list[Panel | None]) -> None:
         self.numbers = numbers
         self.loads = loads
         self.panels = panels
@@ -105,18 +105,24 @@ class CopyingRounds:
         else:
             _copy(self.panels, parts, is_masked=True)
         wait(parts[0].pointers.layout.threads)
-        tiles = [Tile((), layout_for(part.shape), panel) for part, panel in zip(parts, self.panels)]
+        tiles = [
+            Tile((), layout_for(part.shape), panel) if panel else sk.load(part)
+            for part, panel in zip(parts, self.panels)
+        ]
         return tuple(tiles) if len(tiles) > 1 else tiles[0]
 
 
 @sk._direct
-def _panels_for(parts: list[Part]) -> list[Panel] | None:
-    """Return memory for parts; None where it is not known how they lie, or what they have."""
+def _panels_for(parts: list[Part]) -> list[Panel | None] | None:
+    """Return memory for parts, of those of one axis none; None where it is not known how they lie, or what they have."""
     forms = [form for part in parts for form in _forms(part)]
     are_known = all(isinstance(form, kind) for form, kind in zip(forms, (Ramp, Guard) * len(parts)))
-    if not are_known or any(len(part.shape) != 2 or part.dtype is sk.bool_ for part in parts):
+    if not are_known or any(len(part.shape) > 2 or part.dtype is sk.bool_ for part in parts):
         return None
-    return [new_panel(part.shape, _axis_of(part), part.dtype, sum_dtype(part.dtype)) for part in parts]
+    return [
+        new_panel(part.shape, _axis_of(part), part.dtype, sum_dtype(part.dtype)) if len(part.shape) == 2 else None
+        for part in parts
+    ]
 
 
 def _axis_of(part: Part) -> int:
@@ -125,9 +131,11 @@ def _axis_of(part: Part) -> int:
 
 
 @sk._direct
-def _copy(panels: list[Panel], parts: list[Part], *, is_masked: bool) -> None:
-    """Copy parts, with zeros where the array has no elements."""
+def _copy(panels: list[Panel | None], parts: list[Part], *, is_masked: bool) -> None:
+    """Copy parts that have a panel, with zeros where the array has no elements."""
     for panel, part in zip(panels, parts):
+        if panel is None:
+            continue
         layout = blocked(part.shape, part.pointers.layout.threads, 1, _axis_of(part))
         ramp, inside = _forms(part)
         masks = inside.elements(layout) if is_masked else [True] * layout.count
