@@ -285,6 +285,18 @@ def _gather_by_lane(warp: Warp, dtype: DType, address: Gep, on: Mask, fill: str)
 def emit_store(warp: Warp, op: ops.Store) -> None:
     type_, address = _accessed(warp, op.pointer)
     asked, value = TRUE if op.mask is None else warp[op.mask], warp[op.value]
+    first, warp.kernel.first_of_pair = warp.kernel.first_of_pair, None
+    if first is not None:
+        _store_pairs(warp, type_.dtype, *first, _in_memory(warp, type_.dtype, value))
+        return
+    if (
+        op.covers == 2
+        and op.mask is None
+        and warp.mask is None
+        and (start := _start_of_pairs(warp, type_.dtype, address))
+    ):
+        warp.kernel.first_of_pair = start, _in_memory(warp, type_.dtype, value)
+        return
     if known_truth(asked) is True:
         _store(warp, type_.dtype, address, value, warp.mask)
     elif known_truth(asked) is None:
@@ -342,6 +354,29 @@ def _store_apart(w: Writer, dtype: DType, stride: int, pointer: str, text: str, 
     )
     args = [(spread, value), (f"ptr align {dtype.itemsize}", pointer), (f"<{count} x i1>", f"<{is_on}>")]
     w.call("void", f"llvm.masked.store.{suffix(spread)}.p0", args)
+
+
+_EVERY_SECOND = tuple(range(0, 2 * LANES, 2))
+
+
+def _start_of_pairs(warp: Warp, dtype: DType, address: Gep) -> str:
+    """Return where lanes begin that each have two neighbours, one lane's behind the other's; "" where they lie otherwise."""
+    base, index = address.base, address.index
+    if not isinstance(base, Uniform) or not isinstance(index, Linear) or index.scaled:
+        return ""
+    first = index.offsets[0]
+    if tuple([offset - first for offset in index.offsets]) != _EVERY_SECOND:
+        return ""
+    start = integer_binary(warp, BinaryKind.ADD, dtypes.INDEX, index.base, number(first))
+    return element_pointer(warp, dtype, base.text, start)
+
+
+def _store_pairs(warp: Warp, dtype: DType, start: str, first: str, second: str) -> None:
+    """Store two neighbours of each lane, which came as two stores in a row, by one."""
+    held, both = memory_type(dtype, LANES), memory_type(dtype, 2 * LANES)
+    order = ", ".join(f"i32 {lane}, i32 {lane + LANES}" for lane in range(LANES))
+    text = warp.w.emit(f"shufflevector {held} {first}, {held} {second}, <{2 * LANES} x i32> <{order}>")
+    warp.w.line(f"store {both} {text}, ptr {start}, align {dtype.itemsize}")
 
 
 MAX_UNROLLED_SCATTERS = 8  # LLVM's time grows with the square of the number of scalar stores: 6 s for 48 of bytes

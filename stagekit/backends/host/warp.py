@@ -50,7 +50,8 @@ class KernelContext:
     retypes_local: is LOCAL memory looked at as elements of another size, so that each lane must have its bytes side by side?
     shared, local: where each allocation begins, by its op. forced_vectors, forced_pointers, masked_loops: what earlier
     attempts at a loop found out (`loops.py`). block_values: what is computed once per block. unrolled_scatters: how
-    many scatters LLVM takes apart (`memory.py`). numbers: of the function's ops, from 1 on; a fault is the number of its op.
+    many scatters LLVM takes apart (`memory.py`). first_of_pair: where the next store and the one before go together, and what the
+    latter stores. numbers: of the function's ops, from 1 on; a fault is the number of its op.
     """
 
     w: Writer
@@ -73,6 +74,7 @@ class KernelContext:
     masked_loops: set[Op] = field(default_factory=set)
     buffers: dict[tuple[str, int, str], str] = field(default_factory=dict)
     unrolled_scatters: int = 0
+    first_of_pair: tuple[str, str] | None = None
 
     @property
     def threads(self) -> int:
@@ -164,7 +166,8 @@ class Warp:
     def run(self, block: Block) -> tuple[Form, ...]:
         """Write the ops of `block`; gives the forms of what its terminator hands on."""
         for place, op in enumerate(block.ops[:-1]):
-            forked = self.kernel.fork(self, block, place)
+            is_between = self.kernel.first_of_pair is not None  # two stores that are one
+            forked = None if is_between else self.kernel.fork(self, block, place)
             if forked is not None:
                 return forked
             self.emit(op)
