@@ -18,7 +18,6 @@ from stagekit.kernels.host import (
     empty,
     factory,
     is_on_cpu,
-    power_of_two,
     programs_for,
     require,
     require_packed,
@@ -59,7 +58,8 @@ def cumsum_rows_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
 
 
 NOTHING, SUM_KNOWN, END_KNOWN = 0, 1, 2  # what a program has said of its tile
-WINDOW = 32  # programs that one looks back at, at once, at least
+LANES, ALL = 32, sk.uint32(0xFFFFFFFF)
+LOWER, UPPER = (1 << 32) - 1, (1 << 32) - 1 << 32  # the halves of a word
 
 
 def carried(dtype: Dtype) -> sk.DType:
@@ -68,70 +68,79 @@ def carried(dtype: Dtype) -> sk.DType:
 
 
 @sk.inline
-def sum_before(program: Any, state: Any, sums: Any, ends: Any, WINDOW: int) -> Any:
-    """Return the sum of all tiles before that of `program`, from what `WINDOW` others at once have said, the nearest first.
-
-    Sums of single tiles are added until there is a program that knows the sum of everything up to its end.
+def say(program: Any, known: int, number: Any, said: Any) -> None:
+    """Tell other programs a number of 8 bytes, in two words. Each has half of it above, and below what the number is: where both
+    agree in that, they are halves of one number. So nobody has to wait until a number is seen before what it is.
     """
-    before, last = sums.dtype(0), program - 1
-    while True:
-        w = sk.arange(0, WINDOW).to(sk.int32)
-        other, exists = last - w, w <= last
-        known = sk.load(
-            state + other, mask=exists, other=END_KNOWN, order="acquire"
-        )  # before the first there is nothing
-        # one reduction finds the first that knows its end, as 2 * w + 1, or nothing, as 2 * w
-        first = sk.reduce_min(sk.where(known == SUM_KNOWN, 2 * WINDOW + 1, 2 * w + (known == END_KNOWN)))
-        if first % 2 == 1:
-            end = first // 2
-            tiles = sk.load(sums + other, mask=exists & (w < end))
-            before += sk.reduce_sum(tiles + sk.load(ends + other, mask=exists & (w == end)))
-            if end < WINDOW:
-                break
-            last -= WINDOW
-    return before
+    bits = number.view(sk.uint64)
+    sk.store(said + 2 * program, bits << 32 | known, order="relaxed")
+    sk.store(said + 2 * program + 1, bits & UPPER | known, order="relaxed")
+
+
+@sk.inline(per_thread=True)
+def sum_before(program: Any, said: Any, dtype: Dtype) -> Any:
+    """Return the sum of all tiles before that of `program`, in every thread, from what others have said, the nearest first.
+
+    One warp looks back at as many programs as it has lanes, and again until all up to one that knows the sum of everything up to
+    its end have said something. The other warps wait, and ask nothing of memory.
+    """
+    found = sk.alloc_shared((1,), dtype)
+    if sk.warp_id() == 0:
+        other, before, is_found = program - 1 - sk.lane_id(), dtype(0), False
+        while not is_found:
+            low = high = sk.uint64(END_KNOWN)  # before the first there is nothing
+            if other >= 0:
+                low = sk.load(said + 2 * other, order="relaxed")
+                high = sk.load(said + 2 * other + 1, order="relaxed")
+            known = sk.where(low & LOWER == high & LOWER, (low & LOWER).to(sk.int32), NOTHING)
+            ends, missing = sk.ballot_sync(ALL, known == END_KNOWN), sk.ballot_sync(ALL, known == NOTHING)
+            needed = ends ^ ends - 1  # up to the lowest bit that is set; all, if none is
+            if missing & needed == 0:
+                is_needed = needed >> sk.lane_id() & 1 == 1
+                before += sk.where(is_needed, (low >> 32 | high & UPPER).view(dtype), dtype(0))
+                is_found = ends != 0
+                other -= LANES
+        for distance in (16, 8, 4, 2, 1):
+            before += sk.shfl_xor_sync(ALL, before, distance)
+        sk.store(found, before, mask=sk.lane_id() == 0)
+    sk.syncthreads()
+    return sk.load(found)
 
 
 @sk.inline
-def say_sum(program: Any, total: Any, state: Any, sums: Any) -> None:
-    """Tell other programs the sum of the tile of this one."""
-    sums[program] = total
-    sk.store(state + program, SUM_KNOWN, order="release")
-
-
-@sk.inline
-def begin(program: Any, total: Any, state: Any, sums: Any, ends: Any, WINDOW: int) -> Any:
+def begin(program: Any, total: Any, said: Any) -> Any:
     """Return the sum of all before the tile of this program, and tell the others that of everything up to its end."""
-    before = sum_before(program, state, sums, ends, WINDOW)
-    ends[program] = before + total
-    sk.store(state + program, END_KNOWN, order="release")
+    before = sum_before(program, said, total.dtype)
+    say(program, END_KNOWN, before + total, said)
     return before
 
 
 @factory
 def cumsum_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
-    """Return the kernel `k[tiles](x, out, state, sums, ends)`. state: int32, a zero for each tile, and one more.
+    """Return the kernel `k[tiles](x, out, said)`. said: uint64, zeros, two for each tile, and one more.
 
     A program takes the next tile by an atomic, so that those before have begun, says its tile's sum, scans it, and looks back at
     what others have said. Sums of whole tiles are float64, or int64. Source: Merrill and Garland, Single-pass Parallel Prefix
     Scan with Decoupled Look-back, 2016.
+
+    A thread holds as many elements as there are registers for.
     """
     out_dtype = SUM.dtype_of(dtype)
-    working, length, tiles = widened(out_dtype), sk.dynamic("length"), sk.dynamic("tiles")
+    working, length = widened(out_dtype), sk.dynamic("length")
+    threads = min(LANES * sk.cdiv(BLOCK, LANES * held_by_thread(dtype)), 1024)
     X = Annotated[sk.Array, sk.Tensor((length,), dtype)]
     Out = Annotated[sk.Array, sk.Tensor((length,), out_dtype)]
-    Sums = Annotated[sk.Array, sk.Tensor((tiles,), carried(dtype))]
-    State = Annotated[sk.Array, sk.Tensor((tiles + 1,), sk.int32)]
+    Said = Annotated[sk.Array, sk.Tensor((None,), sk.uint64)]
 
-    @sk.jit
-    def cumsum(x: X, out: Out, state: State, sums: Sums, ends: Sums) -> None:
-        program = sk.atomic_add(state + tiles, 1)
+    @sk.jit(threads=threads)
+    def cumsum(x: X, out: Out, said: Said) -> None:
+        program = sk.int32(sk.atomic_add(said + (len(said) - 1), 1))
         i = sk.int64(program) * BLOCK + sk.arange(0, BLOCK)
         v = sk.load(x + i, mask=i < length).to(working)
         total = carried(dtype)(sk.reduce_sum(v))
-        say_sum(program, total, state, sums)
+        say(program, SUM_KNOWN, total, said)
         v = sk.cumsum(v)  # before it looks back: meanwhile others say more
-        before = begin(program, total, state, sums, ends, max(BLOCK // 128, WINDOW))
+        before = begin(program, total, said)
         sk.store(out + i, working(before) + v, mask=i < length)
 
     return cumsum
@@ -139,25 +148,24 @@ def cumsum_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
 
 @factory
 def cumsum_of_long_tiles_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
-    """Return the kernel `k[tiles](x, out, state, sums, ends, stretch)`, the same for tiles of `stretch` elements.
+    """Return the kernel `k[tiles](x, out, said, stretch)`, the same for tiles of `stretch` elements.
 
     They are read twice, the second time from a processor's cache, BLOCK elements at a time. So programs talk less often.
     """
     out_dtype = SUM.dtype_of(dtype)
-    working, length, tiles = widened(out_dtype), sk.dynamic("length"), sk.dynamic("tiles")
+    working, length = widened(out_dtype), sk.dynamic("length")
     X = Annotated[sk.Array, sk.Tensor((length,), dtype)]
     Out = Annotated[sk.Array, sk.Tensor((length,), out_dtype)]
-    Sums = Annotated[sk.Array, sk.Tensor((tiles,), carried(dtype))]
-    State = Annotated[sk.Array, sk.Tensor((tiles + 1,), sk.int32)]
+    Said = Annotated[sk.Array, sk.Tensor((None,), sk.uint64)]
 
     @sk.jit
-    def cumsum_of_long_tiles(x: X, out: Out, state: State, sums: Sums, ends: Sums, stretch: sk.int64) -> None:
-        program = sk.atomic_add(state + tiles, 1)
+    def cumsum_of_long_tiles(x: X, out: Out, said: Said, stretch: sk.int64) -> None:
+        program = sk.int32(sk.atomic_add(said + (len(said) - 1), 1))
         first = program * stretch
         end = sk.minimum(first + stretch, length)
         total = carried(dtype)(reduced(SUM, x, first, end, BLOCK, working, BLOCK))
-        say_sum(program, total, state, sums)
-        before = begin(program, total, state, sums, ends, WINDOW)
+        say(program, SUM_KNOWN, total, said)
+        before = begin(program, total, said)
         running_sums(x, out, first, end, before, working, BLOCK)
 
     return cumsum_of_long_tiles
@@ -226,7 +234,7 @@ def cumsum(x: Any, *, axis: int | None = None, out: Any = None, fixed_order: boo
     if axis is not None:
         require_last(axis, x)
         rows, target = as_rows(x), as_rows(out)
-        cumsum_rows_kernel(dtype_of(x), tile_of(rows.shape[1]))[rows.shape[0]](rows, target)
+        cumsum_rows_kernel(dtype_of(x), _passing_tile(x, rows.shape[1]))[rows.shape[0]](rows, target)
         return out
     require(len(x.shape) == 1, f"an array of shape {tuple(x.shape)} has several axes: sum along the last by axis=-1")
     require_packed(x)
@@ -238,33 +246,43 @@ def cumsum(x: Any, *, axis: int | None = None, out: Any = None, fixed_order: boo
 
 
 MOST_PROGRAMS = 1024  # that have a stretch each, where the order is fixed
+VECTOR = 32  # elements that a row passes through by on the CPU: threads that are one vector wait for nobody
 FEWEST_PIECES = 4  # of 4,096 elements, in the tile of a program on the CPU; so many times more at most
 FEWEST_PROGRAMS = 16  # on the CPU, that share an array of which such tiles are longer
-LONG = 1 << 23  # elements from which on a GPU takes long tiles, so that each multiprocessor has one
+LONG = 1 << 23  # elements from which on a GPU takes tiles of a whole multiprocessor
 
 
-def long_tile(dtype: Dtype) -> int:
-    """Return how many elements 1024 threads of a GPU hold at once: in each 32 numbers of 4 bytes, or 16 of 8."""
-    return (1 << 17) // int(widened(SUM.dtype_of(dtype)).itemsize)
+def held_by_thread(dtype: Dtype) -> int:
+    """Return how many elements a thread of a GPU holds: 32 that are added in up to 4 bytes, or 8 in 8."""
+    return 8 if widened(SUM.dtype_of(dtype)).bits == 64 else 32
+
+
+def kept_tile(dtype: Dtype, length: int) -> int:
+    """Return how many elements a program on a GPU holds, of an array of this length: 1024 threads, or 128."""
+    return held_by_thread(dtype) * (1024 if length >= LONG else 128)
 
 
 def _cumsum_by_looking_back(x: Any, out: Any) -> None:
     dtype, tile = dtype_of(x), _tile_of_program(x)
     tiles = sk.cdiv(len(x), tile)
-    state = empty(x, (tiles + 1,), sk.int32)
-    sums, ends = (empty(x, (tiles,), carried(dtype)) for _ in range(2))
-    fill_kernel(sk.int32, 1024)[sk.cdiv(tiles + 1, 1024)](state, 0)
+    said = empty(x, (2 * tiles + 1,), sk.uint64)
+    fill_kernel(sk.uint64, 1024)[sk.cdiv(len(said), 1024)](said, 0)
     if is_on_cpu(x):
-        cumsum_of_long_tiles_kernel(dtype, STREAMED_TILE)[tiles](x, out, state, sums, ends, tile)
+        cumsum_of_long_tiles_kernel(dtype, VECTOR)[tiles](x, out, said, tile)
     else:
-        cumsum_kernel(dtype, tile)[tiles](x, out, state, sums, ends)
+        cumsum_kernel(dtype, tile)[tiles](x, out, said)
 
 
 def _tile_of_program(x: Any) -> int:
     if is_on_cpu(x):
         least = FEWEST_PIECES * STREAMED_TILE
         return least * programs_for(len(x), least * FEWEST_PROGRAMS, FEWEST_PIECES)
-    return long_tile(dtype_of(x)) if len(x) >= LONG else STREAMED_TILE
+    return kept_tile(dtype_of(x), len(x))
+
+
+def _passing_tile(x: Any, length: int) -> int:
+    """Return the tile by which rows of this length pass through."""
+    return VECTOR if is_on_cpu(x) else tile_of(length)
 
 
 def _cumsum_by_stretches(x: Any, out: Any) -> None:
@@ -273,5 +291,5 @@ def _cumsum_by_stretches(x: Any, out: Any) -> None:
     sums = empty(x, (programs,), widened(SUM.dtype_of(dtype_of(x))))
     stretch_sums_kernel(dtype_of(x), STREAMED_TILE)[programs](x, sums, stretch)
     ends = sums.reshape((1, programs))
-    cumsum_rows_kernel(dtype_of(sums), power_of_two(programs))[1](ends, ends)
-    cumsum_of_stretches_kernel(dtype_of(x), STREAMED_TILE)[programs](x, out, sums, stretch)
+    cumsum_rows_kernel(dtype_of(sums), _passing_tile(x, programs))[1](ends, ends)
+    cumsum_of_stretches_kernel(dtype_of(x), _passing_tile(x, STREAMED_TILE))[programs](x, out, sums, stretch)
