@@ -55,26 +55,33 @@ def _free_locks() -> None:
 
 
 def hold_while_forking(lock: AbstractContextManager[Any]) -> None:
-    """Have every fork take this lock before, and release it after, in both processes."""
-    taken: list[object] = []  # a fork that is waiting for another lock while this one is registered has not taken it
+    """Have every fork take this lock before, behind those that were given earlier, and release it after, in both processes."""
+    _held_by_forks.append(lock)
 
-    def take() -> None:
-        taken.append(lock.__enter__())
 
-    def release() -> None:
-        if taken:
-            taken.pop()
-            lock.__exit__(None, None, None)
+_held_by_forks: list[AbstractContextManager[Any]] = []
+_taken: list[AbstractContextManager[Any]] = []  # by the fork that is under way, which has the first of all
 
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=take, after_in_parent=release, after_in_child=release)
+
+def _take_all() -> None:
+    for lock in _held_by_forks:  # one may be added by a thread that this waits for
+        lock.__enter__()
+        _taken.append(lock)
+
+
+def _release_all() -> None:
+    while _taken:
+        _taken.pop().__exit__(None, None, None)
 
 
 importing = threading.RLock()
-"""Held while a function of this package imports a module: CPython does not free the locks of modules in a child."""
+"""Held while a function of this package imports a module: CPython does not free the locks of modules in a child. A fork takes it
+before any other, as a module may call what these guard.
+"""
 
 hold_while_forking(importing)
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_free_locks)
+    os.register_at_fork(before=_take_all, after_in_parent=_release_all, after_in_child=_release_all)
