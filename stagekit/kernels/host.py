@@ -101,7 +101,7 @@ def require(holds: bool, problem: str, *shown: Any) -> None:
 
 def empty_like(array: Any) -> Any:
     """Return a new array of the same library, device, shape and dtype, in C order, with arbitrary contents."""
-    return empty(array, tuple(array.shape), dtype_of(array))
+    return empty(array, dtype=dtype_of(array), shape=tuple(array.shape))  # the dtype first: it refuses what is no array
 
 
 def empty(like: Any, shape: tuple[int, ...], dtype: Dtype) -> Any:
