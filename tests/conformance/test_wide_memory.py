@@ -136,16 +136,16 @@ def copying(dtype: DType, width: int, align: int, space: Space) -> Function:
 @each_dtype
 @each_width
 def test_accesses_are_as_wide_as_their_alignment_allows(dtype: DType, width: int) -> None:
-    """At most 16 bytes, and no more than the address is a multiple of."""
+    """At most 16 bytes, and no more than the address is a multiple of: a shared array begins where its size allows."""
     size, align = dtype.itemsize * width, dtype.itemsize
     while align <= size:
-        for space, sides in ((Space.GLOBAL, ("ld", "st")), (Space.SHARED, ("ld", "ld", "st", "st"))):
+        of_global, of_shared = min(align, size, 16), min(size, 16)
+        for space, widest in ((Space.GLOBAL, [of_global]), (Space.SHARED, [of_global, of_shared])):
             ptx = nvptx.compile(lower(copying(dtype, width, align, space), CUDA, ()), 90).ptx
-            widest = min(align, size, 16)
 
             found = [(side, int(count or 1) * int(bits) // 8) for side, count, bits in ACCESS.findall(ptx)]
 
-            assert sorted(found) == sorted((side, widest) for side in sides for _ in range(size // widest))
+            assert sorted(found) == sorted((side, w) for w in widest for side in ("ld", "st") for _ in range(size // w))
             assert len(re.findall("@%p.*bra", ptx)) <= 2
         align *= 2
 

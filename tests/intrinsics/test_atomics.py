@@ -263,7 +263,7 @@ def test_pairs_of_words_are_one_instruction_since_hopper():
     ptxas.assemble(ptx)
     assert "atom.acq_rel.gpu.global.exch.b128" in ptx
     assert "atom.acq_rel.gpu.shared.cas.b128" in ptx
-    assert ".version 8.3" in ptx
+    assert ".version 8.4" in ptx
     with pytest.raises(sk.StagekitError, match=r"9\.0"):
         kernel.compile("cuda", capability=89)
 

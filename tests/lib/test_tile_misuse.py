@@ -90,7 +90,7 @@ REFUSED = {
     "dtype by name": (
         lambda p, q, n, i, v: sk.full(8, 1, "float32"),
         "STATIC_ASSERTION",
-        "full: dtype must be a dtype",
+        "full: dtype must be one of real numbers",
     ),
     "zeros by name": (lambda p, q, n, i, v: sk.zeros(8, "float32"), "STATIC_ASSERTION", "zeros: dtype must be a dtype"),
     "to by name": (lambda p, q, n, i, v: v.to("int32"), "STATIC_ASSERTION", ".to: dtype must be a dtype"),

@@ -19,8 +19,8 @@ _OLDEST_PTX = {
     75: 80, 80: 80, 86: 80, 87: 80, 89: 80, 90: 80, 100: 86, 103: 88, 110: 90, 120: 87, 121: 88,
 }  # fmt: skip
 
-_NEWER_PTX = {".b128": 83}
-"""The oldest version that has what stands in inline PTX, where that is newer: drivers of CUDA 12.3 for registers of 128 bits."""
+_NEWER_PTX = {".b128": 84}
+"""The oldest version that has what stands in inline PTX, where that is newer: 128 bits in any scope are of CUDA 12.4."""
 
 _SHARED_LIMIT_KIB = {
     75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99,
