@@ -84,6 +84,7 @@ def _lines(blocks: list[Block]) -> list[str]:
     return lines
 
 
+@pytest.mark.slow  # `.ci/run` has a step for them
 @pytest.mark.parametrize("name", CHECKERS)
 def test_type_checkers_accept_what_users_read(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module, *arguments = CHECKERS[name]

@@ -99,7 +99,7 @@ UNARY = [
 ]
 
 
-@pytest.mark.parametrize("dtype", [float16, bfloat16], ids=lambda d: d.short)
+@pytest.mark.parametrize("dtype", [pytest.param(float16, marks=pytest.mark.slow), bfloat16], ids=lambda d: d.short)
 @pytest.mark.parametrize("record", UNARY, ids=lambda r: r.name)
 def test_every_16_bit_float_is_within_one_ulp(record: Intrinsic, dtype: DType) -> None:
     """All 65536 float16, through float32 and rounded back; of the bfloat16, each of which is a float32, every fifth."""

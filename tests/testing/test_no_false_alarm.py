@@ -46,7 +46,7 @@ def checked(*chosen: str) -> str:
 
 
 # Of the tests of the library, those that are not run on the sanitizer as they are; -m slow takes the others too.
-IN_EVERY_RUN = ("test_reductions.py", "test_weak.py")
+IN_EVERY_RUN = ("test_weak.py",)
 SLOW = pytest.mark.slow
 OF_THE_LIBRARY = sorted(path.name for path in (ROOT / "tests" / "lib").glob("test_*.py"))
 
