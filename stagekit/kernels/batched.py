@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.host import Dtype, dtype_of, empty, factory, float_dtype_of, is_on_cpu, power_of_two, require
+from stagekit.kernels.host import (
+    Dtype,
+    dtype_of,
+    empty,
+    factory,
+    float_dtype_of,
+    is_on_cpu,
+    power_of_two,
+    require,
+    require_array,
+)
 from stagekit.kernels.matrices import CPU_BLOCKS, Blocks, blocks_for, cpu_blocks_for
 from stagekit.kernels.sharing import checked_out
 
@@ -55,6 +65,7 @@ def batched_matmul(a: Any, b: Any, *, out: Any = None) -> Any:
     Sums are float32, rounded once. The last axis has no gaps. torch calls this `bmm`.
     """
     dtype = float_dtype_of(a)
+    require_array(b)
     shapes = tuple(a.shape), tuple(b.shape)
     require(
         len(shapes[0]) == len(shapes[1]) == 3 and shapes[0][0] == shapes[1][0],
@@ -117,6 +128,7 @@ def grouped_matmul(a: Any, b: Any, ends: Any, *, out: Any = None) -> Any:
     are not written. Sums are float32, rounded once. The last axis has no gaps.
     """
     dtype = float_dtype_of(a)
+    require_array(b, ends)
     shapes = tuple(a.shape), tuple(b.shape), tuple(ends.shape)
     require(
         len(shapes[0]) == 2 and len(shapes[1]) == 3 and shapes[2] == shapes[1][:1],

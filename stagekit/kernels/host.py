@@ -86,9 +86,10 @@ def is_array(value: Any) -> bool:
     return bool(getattr(value, "shape", ()))
 
 
-def require_array(array: Any) -> None:
+def require_array(*arrays: Any) -> None:
     """Refuse what is no array, and an array without axes."""
-    require(is_array(array), "an array of one axis or more is needed, got {!r}", array)
+    for array in arrays:
+        require(is_array(array), "an array of one axis or more is needed, got {!r}", array)
 
 
 def require(holds: bool, problem: str, *shown: Any) -> None:

@@ -6,7 +6,18 @@ from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import stagekit as sk
-from stagekit.kernels.host import Dtype, dtype_of, empty, factory, float_dtype_of, is_array, is_on_cpu, require, settled
+from stagekit.kernels.host import (
+    Dtype,
+    dtype_of,
+    empty,
+    factory,
+    float_dtype_of,
+    is_array,
+    is_on_cpu,
+    require,
+    require_array,
+    settled,
+)
 from stagekit.kernels.sharing import checked_out
 
 MAX_OPERANDS = 4  # of an epilogue
@@ -119,6 +130,7 @@ def matmul(
     a, or of the sums of integers. precision: of float32 on a GPU, as in `sk.dot`: "ieee", "tf32" or "tf32x3".
     """
     dtype = dtype_of(a)
+    require_array(b)
     sums = _SUMS.get(dtype)
     if sums is None:
         dtype = float_dtype_of(a)

@@ -19,6 +19,7 @@ from stagekit.kernels.host import (
     is_on_cpu,
     power_of_two,
     require,
+    require_array,
 )
 from stagekit.kernels.matrices import CPU_BLOCKS, Blocks
 from stagekit.kernels.quantizing import LARGEST
@@ -73,10 +74,8 @@ def quantize_int4(x: Any, *, group: int = 128) -> tuple[Any, Any, Any]:
     dtype = float_dtype_of(x)
     require(len(x.shape) == 2, f"x has shape {tuple(x.shape)}: give a matrix")
     rows, columns = x.shape
-    require(
-        group > 0 and group % 2 == 0 and columns % group == 0,
-        f"group={group} of {columns} columns: it is even and divides them",
-    )
+    divides = isinstance(group, int) and group > 0 and group % 2 == 0 and columns % group == 0
+    require(divides, f"group={group!r} of {columns} columns: it is an even integer and divides them")
     out = empty(x, (rows, columns // 2), sk.uint8)
     scales, zeros = (empty(x, (rows, columns // group), d) for d in (sk.float32, sk.uint8))
     quantize_int4_kernel(dtype, group, power_of_two(group))[rows, columns // group](x, out, scales, zeros)
@@ -125,31 +124,30 @@ def quantized_linear(x: Any, weight: Any, scales: Any, zeros: Any = None, *, out
     (outputs, inputs / 2), in which two numbers of 4 bits lie. scales: (outputs, groups), float32: a group has inputs / groups
     neighbours, a multiple of 16; one group is a scale for each output. zeros: of 4 bits, what is subtracted before, (outputs,
     groups), uint8; left out, 8. A number times its scale is rounded to the dtype of x; sums are float32, rounded once.
+    out: shares memory with no input.
     """
     dtype, weight_dtype = float_dtype_of(x), dtype_of(weight)
     is_packed = weight_dtype is sk.uint8
+    known = ", ".join(each.name for each in LARGEST)
     require(
-        is_packed or weight_dtype in LARGEST,
-        f"the weight is of {weight_dtype.name}: give uint8, of 4 bits, or {', '.join(d.name for d in LARGEST)}",
+        is_packed or weight_dtype in LARGEST, f"the weight is of {weight_dtype.name}: give uint8, of 4 bits, or {known}"
     )
     require(zeros is None or is_packed, "zeros are of weights of 4 bits")
-    rows, (outputs, inputs) = as_rows(x), tuple(weight.shape)
-    inputs *= 2 if is_packed else 1
+    require(len(weight.shape) == 2, f"the weight has shape {tuple(weight.shape)}: give a matrix")
+    read = (scales,) if zeros is None else (scales, zeros)
+    require_array(*read)
+    rows, outputs, inputs = as_rows(x), weight.shape[0], weight.shape[1] * (2 if is_packed else 1)
     require(rows.shape[1] == inputs, f"x has {rows.shape[1]} inputs, and the weight has {inputs}")
     group = _group(inputs, outputs, scales)
-    require(
-        zeros is None or (tuple(zeros.shape) == tuple(scales.shape) and dtype_of(zeros) is sk.uint8),
-        f"zeros are uint8, of the shape of the scales, {tuple(scales.shape)}",
-    )
-    shape = (*x.shape[:-1], outputs)
-    out = empty(x, shape, dtype) if out is None else checked_out(out, apart=(x, weight, scales))
+    fits = zeros is None or (tuple(zeros.shape) == tuple(scales.shape) and dtype_of(zeros) is sk.uint8)
+    require(fits, f"zeros are uint8, of the shape of the scales, {tuple(scales.shape)}")
+    out = empty(x, (*x.shape[:-1], outputs), dtype) if out is None else checked_out(out, apart=(x, weight, *read))
     most = next(most for most in GPU_BLOCKS if most is None or rows.shape[0] <= most)
     base = CPU_BLOCKS if is_on_cpu(x) else GPU_BLOCKS[most]
     blocks = base._replace(depth=min(base.depth, group & -group))
     kernel = quantized_linear_kernel(dtype, weight_dtype, group, zeros is not None, blocks)
-    kernel[sk.cdiv(rows.shape[0], blocks.rows), sk.cdiv(outputs, blocks.columns)](
-        rows, weight, scales, zeros, as_rows(out)
-    )
+    grid = sk.cdiv(rows.shape[0], blocks.rows), sk.cdiv(outputs, blocks.columns)
+    kernel[grid](rows, weight, scales, zeros, as_rows(out))
     return out
 
 
@@ -157,7 +155,6 @@ def _group(inputs: int, outputs: int, scales: Any) -> int:
     """Return how many neighbours share a scale."""
     shape: tuple[int, ...] = tuple(scales.shape)
     fits = len(shape) == 2 and shape[0] == outputs and shape[1] > 0 and inputs % (16 * shape[1]) == 0
-    require(
-        fits, f"scales of shape {shape}: give ({outputs}, groups), of groups of a multiple of 16 of {inputs} inputs"
-    )
-    return inputs // shape[1]
+    wanted = f"({outputs}, groups), of groups of a multiple of 16 of {inputs} inputs"
+    require(fits, f"scales of shape {shape}: give {wanted}")
+    return max(inputs // shape[1], 16)  # without inputs too, whose sums are 0

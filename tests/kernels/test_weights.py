@@ -73,6 +73,46 @@ def test_what_does_not_go_together_is_refused(shapes, problem):
         kernels.quantized_linear(x, weight, scales)
 
 
+F, B = np.float32, np.uint8
+REFUSED = {
+    "an array of one axis or more is needed": [
+        lambda: kernels.quantized_linear(np.zeros((2, 16), F), np.zeros((3, 16), np.int8), [1.0]),
+        lambda: kernels.quantized_linear(np.zeros((2, 16), F), np.zeros((3, 8), B), np.ones((3, 1), F), [8]),
+        lambda: kernels.grouped_matmul(np.zeros((2, 3), F), [1.0], np.zeros(1, np.int32)),
+        lambda: kernels.grouped_matmul(np.zeros((2, 3), F), np.zeros((1, 3, 4), F), [2]),
+        lambda: kernels.batched_matmul(np.zeros((1, 2, 3), F), [1.0]),
+        lambda: kernels.matmul(np.zeros((2, 3), F), [1.0]),
+    ],
+    "the weight has shape": [
+        lambda: kernels.quantized_linear(np.zeros((2, 16), F), np.zeros(16, np.int8), np.ones((3, 1), F))
+    ],
+    "it is an even integer": [
+        lambda each=each: kernels.quantize_int4(np.zeros((2, 16), F), group=each) for each in (2.0, 0, 3)
+    ],
+}
+
+
+@pytest.mark.parametrize(("problem", "calls"), REFUSED.items())
+def test_what_is_no_array_or_no_group_is_refused_in_words(problem, calls):
+    for call in calls:
+        with pytest.raises(ValueError, match=problem):
+            call()
+
+
+def test_a_result_that_is_read_as_zeros_is_refused():
+    memory = np.zeros((2, 4), F)
+    with pytest.raises(ValueError, match="shares memory"):
+        kernels.quantized_linear(
+            np.zeros((1, 16), F), np.zeros((4, 8), B), np.ones((4, 1), F), memory.view(B)[0, :4, None], out=memory[:1]
+        )
+
+
+@pytest.mark.parametrize("place", ["cpu", "sanitizer"])
+def test_without_inputs_sums_are_0(place):
+    given = np.zeros((2, 0), F), np.zeros((3, 0), np.int8), np.ones((3, 1), F)
+    np.testing.assert_array_equal(run(place, kernels.quantized_linear, *given), np.zeros((2, 3)))
+
+
 def test_zeros_are_of_4_bits():
     x, weight, scales = np.zeros((1, 16), np.float32), np.zeros((1, 16), np.int8), np.ones((1, 1), np.float32)
     with pytest.raises(ValueError, match="zeros are of weights of 4 bits"):
