@@ -16,9 +16,11 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.host import Dtype, dtype_of, empty, empty_like, factory, float_dtype_of, is_on_cpu, require
+from stagekit.kernels.matrices import by_groups
 from stagekit.kernels.sharing import checked_out
 
 MAX_DIM = 256  # of a head
+HEADS = 16  # whose keys and values stay in the cache of a GPU together
 WHOLE_DIM = 128  # up to which a warp holds whole rows of the gradients of k and v
 LOG2E = math.log2(math.e)
 LOWEST = -1e30  # of a largest score: times a factor below 1e8 it is still finite
@@ -38,10 +40,18 @@ def of_head(x: Any, batch: Any, head: Any, HEADS_AXIS: int) -> Any:
 
 
 @sk.inline
-def first_row(M: int, CAUSAL: bool) -> Any:
-    """Return the first row of q of this program. If CAUSAL, the last rows come first, which see most keys: none is late then."""
-    number = sk.program_id(0)
-    return (sk.num_programs(0) - 1 - number if CAUSAL else number) * M
+def place_of(CAUSAL: bool, *, is_last_first: bool) -> Any:
+    """Return which block of rows, and of which head of which sequence, is this program's.
+
+    If CAUSAL, those with most work come first, of several heads together, so that none of them is late: of q the last rows,
+    `is_last_first`, which see most keys; of k and v the first ones.
+    """
+    block, head, batch = sk.program_id(0), sk.program_id(1), sk.program_id(2)
+    if not CAUSAL:
+        return block, head, batch
+    blocks, heads = sk.num_programs(0), sk.num_programs(1)
+    block, head = by_groups(head * blocks + block, blocks, heads, HEADS)
+    return blocks - 1 - block if is_last_first else block, head, batch
 
 
 @sk.inline
@@ -106,7 +116,8 @@ def attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int, BLOC
 
     @sk.jit(threads=threads)
     def attention(q: Queries, k: Keys, v: Keys, out: Queries, lse: Sums | None, scale: sk.float32) -> None:
-        row, head, batch = first_row(M, CAUSAL), sk.program_id(1), sk.program_id(2)
+        block, head, batch = place_of(CAUSAL, is_last_first=True)
+        row = block * M
         shared = head // (q.shape[HEADS_AXIS] // k.shape[HEADS_AXIS])
         shift = keys - queries
         sign, factor = sign_and_factor(scale)
@@ -192,7 +203,8 @@ def attention_backward_q_kernel(
         gradient: Queries, q: Queries, k: Keys, v: Keys, out: Queries, lse: Sums, means: Sums,
         shifts: Sums, dq: Queries, scale: sk.float32,
     ) -> None:  # fmt: skip
-        row, head, batch = first_row(M, CAUSAL), sk.program_id(1), sk.program_id(2)
+        block, head, batch = place_of(CAUSAL, is_last_first=True)
+        row = block * M
         shared = head // (q.shape[HEADS_AXIS] // k.shape[HEADS_AXIS])
         shift = keys - queries
         x, g, o = [
@@ -250,7 +262,8 @@ def attention_backward_kv_kernel(
         gradient: Queries, q: Queries, k: Keys, v: Keys, means: Sums, shifts: Sums, dk: Keys, dv: Keys,
         scale: sk.float32,
     ) -> None:  # fmt: skip
-        column, shared, batch = sk.program_id(0) * N, sk.program_id(1), sk.program_id(2)
+        block, shared, batch = place_of(CAUSAL, is_last_first=False)
+        column = block * N
         share = q.shape[HEADS_AXIS] // k.shape[HEADS_AXIS]
         shift = keys - queries
         y, z = [sk.load(of_head(each, batch, shared, HEADS_AXIS).tile((column, 0), (N, D))) for each in (k, v)]

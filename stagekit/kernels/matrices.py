@@ -48,14 +48,20 @@ def operand_of(x: Any, row: Any, column: Any, M: int, N: int) -> Any:
 
 
 @sk.inline
+def by_groups(number: Any, across: Any, down: Any, most: int) -> Any:
+    """Return the column and the row of a number of a table: `most` rows go through all columns together, then the next ones."""
+    first = number // (most * across) * most
+    size = min(down - first, most)
+    place = number - first * across
+    return place // size, first + place % size
+
+
+@sk.inline
 def block_of() -> tuple[Any, Any]:
     """Return which block of columns, and of rows, this program has: a few blocks of rows go through all columns together."""
     down, across = sk.num_programs(0), sk.num_programs(1)
-    number = sk.program_id(1) * down + sk.program_id(0)
-    first = number // (GROUP * across) * GROUP
-    size = min(down - first, GROUP)
-    place = number - first * across
-    return place // size, first + place % size
+    column, row = by_groups(sk.program_id(1) * down + sk.program_id(0), across, down, GROUP)
+    return column, row
 
 
 @factory

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import stagekit as sk
 from stagekit import kernels
 from stagekit.kernels import attending
 from tests.kernels.rows import BFLOAT16, EPS, each_place, run
@@ -164,3 +165,21 @@ def test_what_does_not_go_together_is_refused(given_, text):
 def test_the_axis_of_the_heads_is_1_or_2():
     with pytest.raises(ValueError, match="heads_axis is 3"):
         kernels.attention(*[shaped(1, 2, 5, 16)] * 3, heads_axis=3)
+
+
+@pytest.mark.parametrize("is_last_first", [True, False])
+@pytest.mark.parametrize(("blocks", "heads"), [(1, 1), (3, 5), (4, 33)])
+def test_causal_programs_with_most_work_come_first_of_each_group_of_heads(blocks, heads, is_last_first):
+    @sk.jit(threads=32)
+    def order(out):
+        block, head, batch = attending.place_of(True, is_last_first=is_last_first)
+        place = sk.program_id(1) * blocks + sk.program_id(0)
+        sk.atomic_add(out.ptr_to(batch, head, block), 1 + place)
+
+    out = np.zeros((2, heads, blocks), np.int64)
+    order[blocks, heads, 2](out)
+
+    assert sorted(out[0].reshape(-1)) == [*range(1, blocks * heads + 1)]
+    np.testing.assert_array_equal(out[0], out[1])
+    most_first = out[0, : attending.HEADS, :: -1 if is_last_first else 1]
+    assert sorted(most_first.T.reshape(-1)) == list(most_first.T.reshape(-1))
