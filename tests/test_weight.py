@@ -21,7 +21,7 @@ BUDGETS = {  # rounded up to the next 50
     "intrinsics": 3_650,
     "ir": 3_600,
     "jit": 3_300,
-    "kernels": 3_350,
+    "kernels": 3_400,
     "lib": 6_600,
     "passes": 1_650,
     "runtime": 3_850,
