@@ -43,14 +43,6 @@ def _of_ufunc(ufunc: Any) -> Atomic:
     return Atomic(ufunc, along, ufunc.at)
 
 
-def _exchange_along(element: Any, values: Array) -> tuple[Array, Any]:
-    return np.concatenate([[element], values[:-1]], dtype=values.dtype), values[-1]
-
-
-def _swap_at_once(elements: Array, pairs: Array) -> Array:
-    return np.where(elements == pairs[:, 0], pairs[:, 1], elements)
-
-
 def _swap_along(element: Any, pairs: Array) -> tuple[Array, Any]:
     """Go from one lane that changes the element to the next; all lanes between find the same."""
     found = np.empty(len(pairs), pairs.dtype)
@@ -76,8 +68,13 @@ ATOMICS: dict[Native, Atomic] = {
     Native.ATOMIC_XOR: _of_ufunc(semantics.BINARY[BinaryKind.XOR]),
     Native.ATOMIC_MIN: _of_ufunc(np.minimum),
     Native.ATOMIC_MAX: _of_ufunc(np.maximum),
-    Native.ATOMIC_EXCHANGE: Atomic(lambda elements, values: values, _exchange_along),
-    Native.ATOMIC_CAS: Atomic(_swap_at_once, _swap_along),  # values: pairs (expected, desired)
+    Native.ATOMIC_EXCHANGE: Atomic(
+        lambda elements, values: values,
+        lambda element, values: (np.concatenate([[element], values[:-1]], dtype=values.dtype), values[-1]),
+    ),
+    Native.ATOMIC_CAS: Atomic(  # values: pairs (expected, desired)
+        lambda elements, pairs: np.where(elements == pairs[:, 0], pairs[:, 1], elements), _swap_along
+    ),
 }
 
 

@@ -52,7 +52,7 @@ def _index(c: Compiler, op: ops.Binary | ops.Unary | ops.Cast) -> tuple[Step, ..
     """Return the steps that compute the exact value, and compare where the result comes nearer to an address."""
     judged, exact = judged_with(op), c.constant(None)
     operands = [_exact(c, each) if each in judged else c.number(each) for each in op.operands()]
-    meaning = np.positive if isinstance(op, ops.Cast) else _MEANINGS[op.kind]
+    meaning = np.positive if isinstance(op, ops.Cast) else _ARITHMETIC[op.kind][0]
     c.exact[op.result] = exact
 
     def compute(values: Values, team: Team) -> None:
@@ -120,19 +120,12 @@ def _shifted(a: Any, amount: Any, dtype: Any) -> Any:
     return np.multiply(a, np.exp2(amount, dtype=dtype), dtype=dtype)
 
 
-_MEANINGS: dict[BinaryKind | UnaryKind, Callable[..., Any]] = {
-    BinaryKind.ADD: np.add,
-    BinaryKind.SUB: np.subtract,
-    BinaryKind.MUL: np.multiply,
-    BinaryKind.SHL: _shifted,
-    UnaryKind.NEG: np.negative,
-}
-_TEXTS = {
-    BinaryKind.ADD: "{} + {}",
-    BinaryKind.SUB: "{} - {}",
-    BinaryKind.MUL: "{} * {}",
-    BinaryKind.SHL: "{} << {}",
-    UnaryKind.NEG: "-{}",
+_ARITHMETIC: dict[BinaryKind | UnaryKind, tuple[Callable[..., Any], str]] = {  # what it means, how it is written
+    BinaryKind.ADD: (np.add, "{} + {}"),
+    BinaryKind.SUB: (np.subtract, "{} - {}"),
+    BinaryKind.MUL: (np.multiply, "{} * {}"),
+    BinaryKind.SHL: (_shifted, "{} << {}"),
+    UnaryKind.NEG: (np.negative, "-{}"),
 }
 
 
@@ -143,7 +136,7 @@ def _report_wrapped(c: Compiler, op: Op) -> Report:
         lane = int(np.argmax(at_fault))
         first = _first_wrapped(c, op, values, lane)
         operands = [in_lane(values[c.number(each)], lane) for each in first.operands()]
-        text = "{}" if isinstance(first, ops.Cast) else _TEXTS[first.kind]
+        text = "{}" if isinstance(first, ops.Cast) else _ARITHMETIC[first.kind][1]
         team.report(IndexOverflow(text.format(*operands), first.result.type.dtype.name), first.loc, at_fault)
 
     return report
@@ -186,9 +179,14 @@ def _checks(c: Compiler, op: Op) -> Iterator[Check]:
     wanted = c.options.checks
     match op:
         case ops.Binary(kind=BinaryKind.FLOORDIV | BinaryKind.MOD) if wanted.division and is_integer(op.lhs):
-            yield _division(c, op)
+            lhs, rhs = c.numbers(op.operands())
+            yield Check(lambda values: values[rhs] == 0, lambda at: DivisionByZero(at(lhs), _SIGNS[op.kind]))
         case ops.Binary(kind=BinaryKind.SHL | BinaryKind.SHR) if wanted.shifts:
-            yield _shift(c, op)
+            amount, dtype = c.number(op.rhs), op.rhs.type.dtype
+            yield Check(
+                lambda values: (values[amount] < 0) | (values[amount] >= dtype.bits),
+                lambda at: ShiftOutOfRange(dtype.name, at(amount), dtype.bits - 1),
+            )
         case ops.Cast() if wanted.rounding and op.is_exact:
             yield _rounding(c, op)
     if wanted.nan and isinstance(op, _MAKERS_OF_NAN) and _is_float(op.result):
@@ -201,19 +199,6 @@ _MAKERS_OF_NAN = (ops.Binary, ops.Unary, ops.Cast, ops.IntrinsicOp)
 
 def _is_float(value: Value) -> bool:
     return isinstance(value.type, Scalar) and value.type.dtype.is_float
-
-
-def _division(c: Compiler, op: ops.Binary) -> Check:
-    lhs, rhs = c.numbers(op.operands())
-    return Check(lambda values: values[rhs] == 0, lambda at: DivisionByZero(at(lhs), _SIGNS[op.kind]))
-
-
-def _shift(c: Compiler, op: ops.Binary) -> Check:
-    amount, dtype = c.number(op.rhs), op.rhs.type.dtype
-    return Check(
-        lambda values: (values[amount] < 0) | (values[amount] >= dtype.bits),
-        lambda at: ShiftOutOfRange(dtype.name, at(amount), dtype.bits - 1),
-    )
 
 
 # -- floats -----------------------------------------------------------------------------------------------------------

@@ -149,8 +149,9 @@ class Indices:
             case ops.Binary(kind=BinaryKind.AND):
                 for value, mask in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
                     yield value, op.result, _Way.DIRECT if self._keeps_high_bits(mask) else _Way.LOW_BITS
-            case ops.Binary(kind=BinaryKind.OR) if not self._is_rotation(op):
-                yield from ((value, op.result, _Way.DIRECT) for value in (op.lhs, op.rhs))
+            case ops.Binary(kind=BinaryKind.OR):
+                if not any(self._is_made_by(value, BinaryKind.SHR) for value in op.operands()):  # a rotation loses none
+                    yield from ((value, op.result, _Way.DIRECT) for value in op.operands())
             case ops.IntrinsicOp() if op.spec.name in _BOUNDS:
                 yield from ((value, op.result, _Way.DIRECT) for value in op.args)
             case ops.For():
@@ -181,10 +182,6 @@ class Indices:
         if constant is None:
             return isinstance(maker, ops.Unary)
         return _is_power_of_two(-constant % (1 << mask.type.dtype.bits))
-
-    def _is_rotation(self, op: ops.Binary) -> bool:
-        """Return whether this is `x << k | x >> bits - k`, which loses no bits."""
-        return any(self._is_made_by(value, BinaryKind.SHR) for value in op.operands())
 
     def _is_hash(self, value: Value) -> bool:
         return any(self._mixes(self.makers.get(each)) for each in flow.upstream([value], self._mixing))

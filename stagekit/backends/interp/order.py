@@ -182,10 +182,6 @@ class _BlockKnowledge:
             self.base = Learnt(known, Scoped(), joined.fenced)
             self.warps.clear()
 
-    def meet_warp(self, warp: int) -> None:
-        if warp in self.warps:
-            self.warps[warp] = _together(self.lanes(warp))
-
     def meet_in_part(self, warp: int, groups: set[int], now: int) -> None:
         """Let the lanes of each group (a bit set) know what each has learnt, and of what each has done before `now`."""
         table = self.table(warp)
@@ -256,6 +252,11 @@ class Clocks(Watcher):
     def of(self, team: Team) -> Clock:
         return self.teams.get(team, Clock())
 
+    def epochs(self, touch: Touch) -> Epochs:
+        """Return the accesses of the lanes that touch."""
+        epochs = Epochs(touch.team.tag, *self.of(touch.team))
+        return epochs if touch.lanes is None else epochs.at(touch.lanes)
+
     def _tick(self, *teams: Team) -> int:
         """Return a time later than all of these teams."""
         return 1 + max(int(np.max(self.of(team).time)) for team in teams)
@@ -289,8 +290,8 @@ class Clocks(Watcher):
             if not is_whole[row]:
                 groups = set(named[row][warps.active[row]].tolist()) - {0}
                 self._block_of(warp << WARP_SHIFT).meet_in_part(warp, groups, now)
-            elif block is not None:
-                block.meet_warp(warp)
+            elif block is not None and warp in block.warps:
+                block.warps[warp] = _together(block.lanes(warp))
 
     def fence(self, team: Team, scope: Scope) -> None:
         now, clock, warps = self._tick(team), self.of(team), _Warps(team)
@@ -316,15 +317,10 @@ class Clocks(Watcher):
         if not self.has_messages or not (messages or self.blocks or access.releases):
             return
         messages = self.messages.setdefault(touch.allocation.arena, {})
-        size, clock = access.dtype.itemsize, self.of(touch.team)
+        size, clock, lanes = access.dtype.itemsize, self.of(touch.team), self.epochs(touch)
         starts = touch.indices() * size + (touch.allocation.arena_start + touch.phase)
-        flags = np.broadcast_to(is_written, starts.shape)
-        lanes = (
-            Epochs(touch.team.tag, *clock) if touch.lanes is None else Epochs(touch.team.tag, *clock).at(touch.lanes)
-        )
-        for i, (tag, start, writes) in enumerate(
-            zip(lanes.thread.tolist(), starts.tolist(), flags.tolist(), strict=True)
-        ):
+        rows = zip(lanes.thread.tolist(), starts.tolist(), np.broadcast_to(is_written, starts.shape).tolist())
+        for i, (tag, start, writes) in enumerate(rows):
             place = start, start + size
             if access.is_seen and place in messages:
                 self._find(access, messages[place], tag)

@@ -69,10 +69,6 @@ class Members(NamedTuple):
     access: Array
     round: Array
 
-    @classmethod
-    def of(cls, unit: Array, *rest: Any) -> Members:
-        return cls(unit, *(np.broadcast_to(each, unit.shape) for each in rest))
-
     def at(self, some: Array) -> Members:
         return Members(*(each[some] for each in self))
 
@@ -106,7 +102,8 @@ class Roll:
 
     def add(self, unit: Array, thread: Array, time: Any, access: Any) -> None:
         if len(unit):
-            self.fresh.append(Members.of(unit, thread, time, access, np.int32(self.round)))
+            rest = (np.broadcast_to(each, unit.shape) for each in (thread, time, access, np.int32(self.round)))
+            self.fresh.append(Members(unit, *rest))
             self.fresh_count += len(unit)
             if self.fresh_count > max(_SETTLE_AT, sum(len(run.unit) for run in self.runs)):
                 self._settle()
@@ -352,9 +349,7 @@ class Races(Watcher):
             self.shadows.pop(arena, None)
 
     def _now(self, touch: Touch) -> Now:
-        team, access = touch.team, touch.access
-        index, epochs = touch.indices(), Epochs(team.tag, *self.clocks.of(team))
-        epochs = epochs if touch.lanes is None else epochs.at(touch.lanes)
+        access, index, epochs = touch.access, touch.indices(), self.clocks.epochs(touch)
         lanes = np.arange(len(index))
         unit_bytes = self.unit_bytes[access.space]
         start = (touch.allocation.arena_start + touch.phase) // unit_bytes

@@ -129,8 +129,9 @@ class Measured(Watcher):
         size = access.dtype.itemsize * access.covers
         start = touch.indices() * access.dtype.itemsize + touch.phase
         requests = len(np.unique(warp))
-        sectors = _sectors(warp, start + touch.allocation.base, size) if access.space is Space.GLOBAL else 0
-        passes = _passes(warp, start, size) if access.space is Space.SHARED else 0
+        is_global, is_shared = access.space is Space.GLOBAL, access.space is Space.SHARED
+        sectors = len(_units(warp, start + touch.allocation.base, size, SECTOR_BYTES)) if is_global else 0
+        passes = _passes(warp, start, size) if is_shared else 0
         row = np.array([requests, len(warp), len(warp) * size, sectors, passes])
         self._accesses[access, touch.allocation.name] += row
 
@@ -147,11 +148,6 @@ class Measured(Watcher):
         )
         branches = (BranchStatistics(loc, *row.tolist()) for loc, row in self._branches.items())
         return Statistics(tuple(accesses), tuple(branches))
-
-
-def _sectors(warp: Array, start: Array, size: int) -> int:
-    """Return the number of different (warp, sector) pairs of accesses of `size` bytes each."""
-    return len(_units(warp, start, size, SECTOR_BYTES))
 
 
 def _units(warp: Array, start: Array, size: int, unit: int) -> Array:

@@ -170,12 +170,8 @@ def _offset(c: Compiler, op: ops.Offset) -> Built:
 def _alloc(c: Compiler, op: ops.Alloc) -> Built:
     result = c.number(op.result)
     if op.space is Space.GLOBAL:
-        nowhere = Pointers(Allocation.missing("nowhere", op.dtype, 0), np.int64(0))
-
-        def bound(values: Values, _: Team) -> None:
-            values[result] = nowhere
-
-        return (bound,)
+        c.constants[result] = Pointers(Allocation.missing("nowhere", op.dtype, 0), np.int64(0))
+        return ()
     if op.space is Space.SHARED:
         number = len(c.shared)
         c.shared.append(op)
@@ -200,13 +196,9 @@ def _alloc(c: Compiler, op: ops.Alloc) -> Built:
 
 
 def _table(c: Compiler, op: ops.Table) -> Built:
-    result = c.number(op.result)
-    start = Pointers(Allocation.table(op.result.name or "table", op.dtype, bytes.fromhex(op.data)), np.int64(0))
-
-    def bound(values: Values, _: Team) -> None:
-        values[result] = start
-
-    return (bound,)
+    memory = Allocation.table(op.result.name or "table", op.dtype, bytes.fromhex(op.data))
+    c.constants[c.number(op.result)] = Pointers(memory, np.int64(0))
+    return ()
 
 
 # -- prints and asserts -----------------------------------------------------------------------------------------------

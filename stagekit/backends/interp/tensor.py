@@ -40,7 +40,7 @@ def build_product(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
 def _multiplied(row: Product, lanes: list[Array]) -> Iterator[Array]:
     """Yield the fragments of c + a @ b. lanes: the fragments of a, b and c, each (warps, g, t)."""
     m, n, _ = row.shape
-    warps, count_a, count_b = len(lanes[0]), row.halves * row.words // 4, row.words // 4
+    warps, (count_a, count_b) = len(lanes[0]), row.counts
     a, b = (np.empty((warps, size, row.words), row.holder.numpy) for size in (m, n))
     c = np.empty((warps, m, n), row.total.numpy)
     for i, each in enumerate(lanes[:count_a]):
@@ -68,7 +68,8 @@ def _summed(row: Product, a: Array, b: Array, c: Array) -> Array:
 def build_fragments(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
     """Build the read of matrices of 8 rows of 16 bytes, of which each lane points to a row."""
     (is_turned,) = op.params
-    accesses = _of_words(c.access(op, "read", op.args[0]))
+    word = replace(c.access(op, "read", op.args[0]), dtype=dtypes.uint32, covers=0)
+    accesses = [replace(word, align=CHUNK_BYTES, covers=4), word, word, word]  # the first stands for all four
     pointer, results = c.number(op.args[0]), c.numbers(op.results)
     source, rows = op.args[0].type.dtype, _GROUPS * len(results)
 
@@ -82,12 +83,6 @@ def build_fragments(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
             values[number] = team.from_warps((_turned(found) if is_turned else found).reshape(-1, WARP))
 
     return (step,)
-
-
-def _of_words(access: Access) -> list[Access]:
-    """Return the accesses of the four words of a chunk, of which the first stands for all."""
-    first = replace(access, dtype=dtypes.uint32, align=CHUNK_BYTES, covers=4)
-    return [first, *[replace(access, dtype=dtypes.uint32, covers=0)] * 3]
 
 
 def _turned(words: Array) -> Array:
