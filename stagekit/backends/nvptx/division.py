@@ -130,18 +130,15 @@ def root(w: Writer, lanes: Lanes, x: str) -> str:
 @functools.cache
 def _dividing(count: int, divisors: int, known: float | None) -> str:
     usual, other = "", ""
+    inverse = None if known is None else _text(float(np.float32(1) / np.float32(known)))
     for lane in range(count):
         names = {"q": f"${lane}", "a": f"${count + lane}", "b": f"${2 * count + lane % divisors}"}
         if lane < divisors:
-            usual += (_INVERSE if known is None else _known_inverse(known)).format(**names)
+            usual += (_INVERSE if inverse is None else f"\nmov.f32 y, {inverse};\nneg.f32 m, {{b}};").format(**names)
         usual += _QUOTIENT.format(**names)
         usual += _is_usual(names["a"], _LEAST_DIVIDEND) + _is_usual(names["q"], _LEAST_QUOTIENT)
         other += _IN_FLOAT64.format(**names)
     return _block(usual, other)
-
-
-def _known_inverse(divisor: float) -> str:
-    return f"\nmov.f32 y, {_text(float(np.float32(1) / np.float32(divisor)))};\nneg.f32 m, {{b}};"
 
 
 @functools.cache

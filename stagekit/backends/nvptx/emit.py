@@ -12,8 +12,6 @@ Bool is i8 in memory. Pointers have their address space. Loads and stores state 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any
 
 from stagekit import dtypes
 from stagekit.backends.llvm import arith
@@ -21,19 +19,15 @@ from stagekit.backends.llvm.blocks import branch, phi, when
 from stagekit.backends.llvm.types import lanes_of, memory_type, suffix, vector_of
 from stagekit.backends.llvm.writer import Writer, define_table
 from stagekit.backends.nvptx import caching, calls, division, loops, printf
-from stagekit.backends.nvptx.state import Emitter
+from stagekit.backends.nvptx.state import Emitter, Rules
 from stagekit.backends.shared_memory import alignment
 from stagekit.dtypes import DType
-from stagekit.ir import Op, Pointer, Space, Value, ops
+from stagekit.ir import Pointer, Space, Value, ops
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def _constant(e: Emitter, op: ops.Constant) -> None:
-    e.operands[op.result] = arith.constant(_dtype(op.result), lanes_of(op.result.type), op.value)
-
-
-def _binary(e: Emitter, op: ops.Binary) -> None:
+def _binary(e: Emitter, op: ops.Binary) -> str:
     """Write a binary op, the amount of a 64-bit shift clamped.
 
     LLVM 22.1 merges such a shift with its range check into `shl.b64`, which clamps, but reads only the low 32 bits of the
@@ -41,22 +35,16 @@ def _binary(e: Emitter, op: ops.Binary) -> None:
     """
     a, b, dtype = e.operands[op.lhs], e.operands[op.rhs], _dtype(op.lhs)
     if dtype is dtypes.bfloat16:
-        e.operands[op.result] = _of_bfloats(e, op, a, b)
-        return
+        return _of_bfloats(e, op, a, b)
     if e.has_few_divisions and division.is_division(op, e.fastmath):
-        e.operands[op.result] = _quotient(e, op)
-        return
+        maker = e.intervals.maker_of(op.rhs)
+        shared = e.operands[maker.operand] if isinstance(maker, ops.Splat) else None
+        return division.divide(e.w, lanes_of(op.lhs.type), a, b, shared)
     if op.kind in ops.SHIFTS and dtype.bits == 64 and not 0 <= e.intervals[op.rhs].lo <= e.intervals[op.rhs].hi < 64:
         b = e.w.emit(f'call i64 asm "min.u64 $0, $1, 64;", "=l,l"(i64 {b})')
     if op.kind in ops.DIVISIONS and dtype.is_integer and min(e.intervals[op.lhs].lo, e.intervals[op.rhs].lo) >= 0:
         dtype = dtype.unsigned  # nothing is to be floored
-    e.operands[op.result] = arith.binary(e.w, op.kind, dtype, lanes_of(op.lhs.type), a, b)
-
-
-def _quotient(e: Emitter, op: ops.Binary) -> str:
-    maker = e.intervals.maker_of(op.rhs)
-    shared = e.operands[maker.operand] if isinstance(maker, ops.Splat) else None
-    return division.divide(e.w, lanes_of(op.lhs.type), e.operands[op.lhs], e.operands[op.rhs], shared)
+    return arith.binary(e.w, op.kind, dtype, lanes_of(op.lhs.type), a, b)
 
 
 def _of_bfloats(e: Emitter, op: ops.Binary, a: str, b: str) -> str:
@@ -67,33 +55,28 @@ def _of_bfloats(e: Emitter, op: ops.Binary, a: str, b: str) -> str:
     return e.w.emit(f"bitcast {held} {result} to {bits}")
 
 
-def _unary(e: Emitter, op: ops.Unary) -> None:
-    e.operands[op.result] = arith.unary(
-        e.w, op.kind, _dtype(op.operand), lanes_of(op.operand.type), e.operands[op.operand]
-    )
+def _unary(e: Emitter, op: ops.Unary) -> str:
+    return arith.unary(e.w, op.kind, _dtype(op.operand), lanes_of(op.operand.type), e.operands[op.operand])
 
 
-def _compare(e: Emitter, op: ops.Compare) -> None:
-    a, b = e.operands[op.lhs], e.operands[op.rhs]
-    e.operands[op.result] = arith.compare(e.w, op.kind, op.lhs.type, lanes_of(op.lhs.type), a, b)
+def _compare(e: Emitter, op: ops.Compare) -> str:
+    return arith.compare(e.w, op.kind, op.lhs.type, lanes_of(op.lhs.type), e.operands[op.lhs], e.operands[op.rhs])
 
 
-def _select(e: Emitter, op: ops.Select) -> None:
-    condition, a, b = (e.operands[v] for v in (op.condition, op.if_true, op.if_false))
-    e.operands[op.result] = arith.select(e.w, op.result.type, lanes_of(op.result.type), condition, a, b)
+def _select(e: Emitter, op: ops.Select) -> str:
+    return arith.select(e.w, op.result.type, lanes_of(op.result.type), *(e.operands[v] for v in op.operands()))
 
 
-def _cast(e: Emitter, op: ops.Cast) -> None:
+def _cast(e: Emitter, op: ops.Cast) -> str:
     source, target, a = _dtype(op.operand), _dtype(op.result), e.operands[op.operand]
     count = lanes_of(op.operand.type)
     if source.is_float and target.is_integer:
-        e.operands[op.result] = _float_to_integer(e.w, source, target, a)
-    elif source is dtypes.bfloat16 and count:
-        e.operands[op.result] = _bfloats_to_floats(e.w, count, a)
-    elif source in _UNPACKING and count:
-        e.operands[op.result] = _unpacked(e.w, source, count, a)
-    else:
-        e.operands[op.result] = arith.cast(e.w, source, target, count, a)
+        return _float_to_integer(e.w, source, target, a)
+    if source is dtypes.bfloat16 and count:
+        return _bfloats_to_floats(e.w, count, a)
+    if source in _UNPACKING and count:
+        return _unpacked(e.w, source, count, a)
+    return arith.cast(e.w, source, target, count, a)
 
 
 def _bfloats_to_floats(w: Writer, count: int, a: str) -> str:
@@ -124,7 +107,7 @@ def _unpacked(w: Writer, source: DType, count: int, a: str) -> str:
     return w.emit(f"bitcast <{count // 2} x i32> {found} to <{count} x half>")
 
 
-def _bitcast(e: Emitter, op: ops.Bitcast) -> None:
+def _bitcast(e: Emitter, op: ops.Bitcast) -> str:
     """Give the bits another type; a fence, which is no instruction, hides from LLVM whose bits a float16 has.
 
     LLVM 22.1 aborts the process where a float16 that is compared with 0 has the bits of a bfloat16, directly or by way of i16.
@@ -134,24 +117,19 @@ def _bitcast(e: Emitter, op: ops.Bitcast) -> None:
     if target != source and not isinstance(target, Pointer) and target.dtype is dtypes.float16:
         held = e.type(op.result)
         text = e.w.call(held, f"llvm.arithmetic.fence.{suffix(held)}", [(held, text)])
-    e.operands[op.result] = text
+    return text
 
 
-def _splat(e: Emitter, op: ops.Splat) -> None:
+def _splat(e: Emitter, op: ops.Splat) -> str:
     held, first = e.type(op.result), e.w.emit(f"insertelement {e.type(op.result)} poison, {e.typed(op.operand)}, i64 0")
-    zeros = f"<{op.count} x i32> zeroinitializer"
-    e.operands[op.result] = e.w.emit(f"shufflevector {held} {first}, {held} poison, {zeros}")
+    return e.w.emit(f"shufflevector {held} {first}, {held} poison, <{op.count} x i32> zeroinitializer")
 
 
-def _pack(e: Emitter, op: ops.Pack) -> None:
+def _pack(e: Emitter, op: ops.Pack) -> str:
     packed = "poison"
     for lane, value in enumerate(op.args):
         packed = e.w.emit(f"insertelement {e.type(op.result)} {packed}, {e.typed(value)}, i64 {lane}")
-    e.operands[op.result] = packed
-
-
-def _extract(e: Emitter, op: ops.Extract) -> None:
-    e.operands[op.result] = e.w.emit(f"extractelement {e.typed(op.operand)}, i64 {op.index}")
+    return packed
 
 
 def _dtype(value: Value) -> DType:
@@ -189,22 +167,21 @@ def _clamped(w: Writer, target: DType, word: str) -> str:
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 
-def _offset(e: Emitter, op: ops.Offset) -> None:
+def _offset(e: Emitter, op: ops.Offset) -> str:
     element = memory_type(_dtype(op.pointer), None)
-    e.operands[op.result] = e.w.emit(f"getelementptr {element}, {e.typed(op.pointer)}, i64 {e.operands[op.index]}")
+    return e.w.emit(f"getelementptr {element}, {e.typed(op.pointer)}, i64 {e.operands[op.index]}")
 
 
-def _load(e: Emitter, op: ops.Load) -> None:
+def _load(e: Emitter, op: ops.Load) -> str:
     if op.mask is None or op.other is None:
-        e.operands[op.result] = _plain_load(e, op)
-        return
+        return _plain_load(e, op)
     mask, other, outside = e.operands[op.mask], e.operands[op.other], e.w.block
     load, join = e.w.new_label("load"), e.w.new_label("loaded")
     e.w.line(f"br i1 {mask}, label %{load}, label %{join}")
     e.w.label(load)
     value = _plain_load(e, op)
     e.w.jump(join)
-    e.operands[op.result] = e.w.emit(f"phi {e.type(op.result)} [ {value}, %{load} ], [ {other}, %{outside} ]")
+    return e.w.emit(f"phi {e.type(op.result)} [ {value}, %{load} ], [ {other}, %{outside} ]")
 
 
 def _plain_load(e: Emitter, op: ops.Load) -> str:
@@ -230,21 +207,16 @@ def _store(e: Emitter, op: ops.Store) -> None:
             e.w.line(f"store {held} {value}, {e.typed(op.pointer)}, align {align}")
 
 
-def _alloc(e: Emitter, op: ops.Alloc) -> None:
-    if op.space is Space.GLOBAL:
-        e.operands[op.result] = "null"
-    else:
-        e.operands[op.result] = _local(e, op) if op.space is Space.LOCAL else e.shared.operands[op]
-
-
-def _table(e: Emitter, op: ops.Table) -> None:
-    e.operands[op.result] = define_table(e.w.module, op, dict(e.w.module.abilities.spaces)[Space.CONSTANT])
-
-
-def _local(e: Emitter, op: ops.Alloc) -> str:
+def _alloc(e: Emitter, op: ops.Alloc) -> str:
+    if op.space is not Space.LOCAL:
+        return "null" if op.space is Space.GLOBAL else e.shared.operands[op]
     element = memory_type(op.dtype, None)
     slot = e.w.emit_entry(f"alloca [{max(op.count or 0, 1)} x {element}], align {alignment(op)}")
     return e.w.emit_entry(f"addrspacecast ptr {slot} to {e.type(op.result)}")
+
+
+def _table(e: Emitter, op: ops.Table) -> str:
+    return define_table(e.w.module, op, dict(e.w.module.abilities.spaces)[Space.CONSTANT])
 
 
 # -- control ----------------------------------------------------------------------------------------------------------
@@ -257,8 +229,8 @@ def _if(e: Emitter, op: ops.If) -> None:
         e.operands[result] = phi(e.w, e.type(result), [(v, end.label) for v, end in zip(values, ends, strict=True)])
 
 
-RULES: Mapping[type[Op], Callable[[Emitter, Any], None]] = {
-    ops.Constant: _constant,
+RULES: Rules = {
+    ops.Constant: lambda e, op: arith.constant(_dtype(op.result), lanes_of(op.result.type), op.value),
     ops.Binary: _binary,
     ops.Unary: _unary,
     ops.Compare: _compare,
@@ -267,7 +239,7 @@ RULES: Mapping[type[Op], Callable[[Emitter, Any], None]] = {
     ops.Bitcast: _bitcast,
     ops.Splat: _splat,
     ops.Pack: _pack,
-    ops.Extract: _extract,
+    ops.Extract: lambda e, op: e.w.emit(f"extractelement {e.typed(op.operand)}, i64 {op.index}"),
     ops.Offset: _offset,
     ops.Load: _load,
     ops.Store: _store,

@@ -93,10 +93,8 @@ def _invariants(loop: Op, inside: Sequence[Op]) -> int:
     return count
 
 
-_MANY, _LOOPS = (
-    16,
-    (ops.For, ops.While),
-)  # measured on an H200: the key of each round of a random generator, 20, is worth it
+_MANY = 16  # measured on an H200: the key of each round of a random generator, 20, is worth it
+_LOOPS = (ops.For, ops.While)
 _DIV = ops.BinaryKind.DIV
 _LOOP, _ALL = 1, 2
 _PIPELINES: tuple[optimize.Pipeline, ...] = (optimize.STRAIGHT, optimize.LOOPS, 2)

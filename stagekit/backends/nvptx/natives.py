@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from stagekit.backends.llvm import arith
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.dtypes import DType, bfloat16, float16
+from stagekit.intrinsics.order import PTX_SCOPES
 from stagekit.ir import Native, ops
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, WARP
 
@@ -85,7 +86,6 @@ def _shuffle(mode: str, last: int) -> Rule:
 # -- what is ordered --------------------------------------------------------------------------------------------------
 
 _SCOPES = {"block": 'syncscope("block") ', "gpu": 'syncscope("device") ', "sys": ""}
-_PTX_SCOPES = {"block": "cta", "gpu": "gpu", "sys": "sys"}
 
 
 def _order(order: str, scope: str) -> str:
@@ -179,7 +179,7 @@ def _ptx(e: Emitter, op: ops.IntrinsicOp, native: Native, place: str, type_: str
     space = op.args[0].type.space.value  # type: ignore[union-attr]
     verb = "exch" if native is Native.ATOMIC_EXCHANGE else native.value.removeprefix("atomic_")
     sem = "acq_rel" if order == "seq_cst" else order
-    text = f"atom.{sem}.{_PTX_SCOPES[scope]}.{space}.{verb}.{type_} $0, [$1], $2;"
+    text = f"atom.{sem}.{PTX_SCOPES[scope]}.{space}.{verb}.{type_} $0, [$1], $2;"
     register = {"float": "f", "double": "d", "i64": "l", "i16": "h"}.get(value[0], "r")
     constraints = f"={register},l,{register},~{{memory}}"
     return e.w.emit(f'call {value[0]} asm sideeffect "{text}", "{constraints}"({place}, {" ".join(value)})')

@@ -31,7 +31,8 @@ def spaces_of(fn: Function) -> Spaces:
     return tuple({**_SPACES, Space.CONSTANT: _CONSTANT if placed <= CONSTANT_BYTES else _GLOBAL}.items())
 
 
-Rules = Mapping[type[Op], Callable[["Emitter", Any], None]]
+Rules = Mapping[type[Op], Callable[["Emitter", Any], str | None]]
+"""A rule writes an op, and returns the operand of its result; None where it has none or several, which the rule binds itself."""
 
 
 @dataclass
@@ -85,7 +86,9 @@ class Emitter:
         for op in block.ops[:-1]:
             if self.lines:
                 self.w.suffix = self.lines.suffix(op.loc)
-            rules[type(op)](self, op)
+            operand = rules[type(op)](self, op)
+            if operand is not None:
+                self.operands[op.result] = operand
         return block.ops[-1]
 
     def run_body(self, block: Block) -> tuple[str, ...]:
