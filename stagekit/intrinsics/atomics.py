@@ -21,7 +21,7 @@ from typing import Any
 from stagekit import dtypes
 from stagekit.intrinsics import rounding
 from stagekit.intrinsics.families import ByDtype
-from stagekit.intrinsics.order import ORDERS, SCOPE, order_param
+from stagekit.intrinsics.order import ORDERS, PTX_SCOPES, SCOPE, order_param
 from stagekit.intrinsics.registry import by_name, define, sig
 from stagekit.intrinsics.terms import Term
 from stagekit.ir import (
@@ -220,11 +220,7 @@ def _as_a_word(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Resu
     assert isinstance(pointer.type, Pointer)
     dtype, space = pointer.type.dtype, pointer.type.space
     low, high = (Term(b, value).bits.cast(dtypes.uint32) for value in values)
-    order, scope = params
-    if order == "seq_cst":  # PTX has it as a fence in front
-        b.call(by_name("fence"), (), (order, scope))
-    sem = "acq_rel" if order == "seq_cst" else order
-    text = f"atom.{sem}.{_PTX_SCOPES[scope]}.{space.value}.add.noftz.{dtype.short}x2 $0, [$1], $2;"
+    text = f"{_atom(b, params)}.{space.value}.add.noftz.{dtype.short}x2 $0, [$1], $2;"
     word = b.asm(
         text, "=r,l,r,~{memory}", (pointer, (low | high << 16).value), (U32,), has_side_effects=True, host=None
     )
@@ -237,7 +233,13 @@ def _where_float16(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> 
     return (_as_a_word if args[1].type.dtype is dtypes.float16 else _one_by_one)(b, args, params)
 
 
-_PTX_SCOPES = {"block": "cta", "gpu": "gpu", "sys": "sys"}
+def _atom(b: Builder, params: Sequence[Any]) -> str:
+    """Return how PTX begins an atomic with an order and a scope. It has `seq_cst` as a fence in front of `acq_rel`."""
+    order, scope = params
+    if order == "seq_cst":
+        b.call(by_name("fence"), (), (order, scope))
+    return f"atom.{'acq_rel' if order == 'seq_cst' else order}.{PTX_SCOPES[scope]}"
+
 
 atomic_add_pair = define(
     name="atomic_add_pair",
@@ -263,13 +265,9 @@ def _as_128_bits(verb: str) -> Expand:
     def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Results:
         pointer, *values = args
         assert isinstance(pointer.type, Pointer)
-        order, scope = params
-        if order == "seq_cst":  # PTX has it as a fence in front
-            b.call(by_name("fence"), (), (order, scope))
-        sem = "acq_rel" if order == "seq_cst" else order
         names = ["expected", "new"][-len(values) // 2 :]
         made = [f"mov.b128 {name}, {{${3 + 2 * k}, ${4 + 2 * k}}};" for k, name in enumerate(names)]
-        step = f"atom.{sem}.{_PTX_SCOPES[scope]}.{pointer.type.space.value}.{verb}.b128 old, [$2], {', '.join(names)};"
+        step = f"{_atom(b, params)}.{pointer.type.space.value}.{verb}.b128 old, [$2], {', '.join(names)};"
         text = f"{{ .reg .b128 old, {', '.join(names)}; {' '.join(made)} {step} mov.b128 {{$0, $1}}, old; }}"
         constraints = f"=l,=l,l,{'l,' * len(values)}~{{memory}}"
         return b.asm(text, constraints, tuple(args), (values[0].type,) * 2, has_side_effects=True, host=None)

@@ -76,15 +76,6 @@ def _permute_bytes(low: Array, high: Array, selector: Array) -> Array:
 # -- expansions -------------------------------------------------------------------------------------------------------
 
 
-def _ctz(x: Term) -> Term:
-    """Count the ones below the lowest set bit. For PTX, LLVM's own form branches on 0."""
-    return (~x & (x - 1)).call("popcount")
-
-
-def _ffs(x: Term) -> Term:
-    return x.like(0).select_if(x.equals(0), x.call("ctz") + 1)
-
-
 def _byte_perm(low: Term, high: Term, selector: Term) -> Term:
     both, digits = low.cast(uint64) | high.cast(uint64) << 32, selector.cast(uint64)
     result = both.like(0)
@@ -137,14 +128,14 @@ clz = _define_bits(
 )
 ctz = _define_bits(
     "ctz",
-    expand(_ctz),
+    expand(lambda x: (~x & (x - 1)).call("popcount")),  # for PTX, LLVM's own form branches on 0
     _count_trailing_zeros,
     "Zeros below the lowest 1 of `x`; the width (8 to 64) when `x` is 0.",
     "LLVM Language Reference, llvm.cttz",
 )
 ffs = _define_bits(
     "ffs",
-    expand(_ffs),
+    expand(lambda x: x.like(0).select_if(x.equals(0), x.call("ctz") + 1)),
     lambda x: np.where(x == 0, 0, _count_trailing_zeros(x) + 1),
     "The place of the lowest 1 of `x`, counted from 1; 0 when `x` is 0.",
     "POSIX.1-2024, ffs",

@@ -13,6 +13,7 @@ from stagekit.ir import Param
 
 ORDERS = ("relaxed", "acquire", "release", "acq_rel", "seq_cst")
 SCOPES = ("block", "gpu", "sys")
+PTX_SCOPES = {"block": "cta", "gpu": "gpu", "sys": "sys"}
 
 _ELSEWHERE = {
     "sem": "order",

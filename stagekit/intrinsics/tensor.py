@@ -77,6 +77,11 @@ class Product(NamedTuple):
         """How many holders a row of a, or a column of b, has."""
         return self.shape[2] * self.element.itemsize // self.holder.itemsize
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many operands the fragments of a and of b are."""
+        return self.halves * self.words // 4, self.words // 4
+
 
 PRODUCTS = {
     "mma_m16n8k16_f16": Product((16, 8, 16), dtypes.float16, dtypes.float32, ("f16", "f32")),
@@ -91,15 +96,14 @@ PRODUCTS = {
 def _product(name: str) -> Intrinsic:
     row = PRODUCTS[name]
     m, n, k = row.shape
-    factors = row.halves * row.words // 4, row.words // 4
-    names = [f"{letter}{i}" for letter, count in zip("abc", (*factors, 2 * row.halves)) for i in range(count)]
+    names = [f"{letter}{i}" for letter, count in zip("abc", (*row.counts, 2 * row.halves)) for i in range(count)]
     held, total = Scalar(row.holder), Scalar(row.total)
     by_lanes = Expand(lambda b, args, params: _by_lanes(b, row, args))
     ignored = ", of which the lowest 13 bits are not looked at" if row.is_tf32 else ""
     return define(
         name=name,
         args=tuple(names),
-        sigs=(Sig((held,) * sum(factors) + (total,) * 2 * row.halves, (total,) * 2 * row.halves),),
+        sigs=(Sig((held,) * sum(row.counts) + (total,) * 2 * row.halves, (total,) * 2 * row.halves),),
         effects=_COLLECTIVE,
         lower={
             "cuda": Expand(lambda b, args, params: _instruction(b, row, args)),
@@ -125,7 +129,7 @@ _LETTER = {dtypes.uint32: "r", dtypes.int32: "r", dtypes.float32: "f", dtypes.fl
 
 def _instruction(b: Builder, row: Product, args: Sequence[Value]) -> Values:
     sums = 2 * row.halves
-    groups = [sums, *_counts(row), sums]
+    groups = [sums, *row.counts, sums]
     starts = [sum(groups[:i]) for i in range(len(groups))]
     operands = ["{" + ", ".join(f"${s + i}" for i in range(c)) + "}" for s, c in zip(starts, groups)]
     element, total = row.ptx
@@ -137,13 +141,9 @@ def _instruction(b: Builder, row: Product, args: Sequence[Value]) -> Values:
     return b.asm(text, ",".join(constraints), args, results, has_side_effects=True, host=None)
 
 
-def _counts(row: Product) -> tuple[int, int]:
-    return row.halves * row.words // 4, row.words // 4
-
-
 def _by_lanes(b: Builder, row: Product, args: Sequence[Value]) -> Values:
     """Multiply the rows that a lane has by its two columns, which it gets from the lanes that have them."""
-    count_a, count_b = _counts(row)
+    count_a, count_b = row.counts
     a, other, c = args[:count_a], args[count_a : count_a + count_b], args[count_a + count_b :]
     lane = b.cast(b.call_one(by_name("lane_id"), ()), dtypes.int32)
     group, place = b.shr(lane, _number(b, 2)), b.and_(lane, _number(b, 3))
@@ -187,12 +187,8 @@ def _sum(b: Builder, total: Value, row: Sequence[Value], column: Sequence[Value]
     return total
 
 
-mma_m16n8k16_f16 = _product("mma_m16n8k16_f16")
-mma_m16n8k16_bf16 = _product("mma_m16n8k16_bf16")
-mma_m16n8k8_tf32 = _product("mma_m16n8k8_tf32")
-mma_m16n8k32_s8 = _product("mma_m16n8k32_s8")
-mma_m16n8k32_u8 = _product("mma_m16n8k32_u8")
-mma_m8n8k4_f64 = _product("mma_m8n8k4_f64")
+for _name in PRODUCTS:
+    _product(_name)
 
 
 def _rounded(x: Term) -> Term:
