@@ -41,7 +41,24 @@ class Polynomial(NamedTuple):
     """The sum of coefficient * product, which is right modulo 2**bits."""
 
     terms: Mapping[Product, int]
-    bits: int
+    bits: int = _WORD
+
+    def plus(self, other: Polynomial, factor: int = 1) -> Polynomial:
+        """Return `self + factor * other`."""
+        terms = dict(self.terms)
+        for product, coefficient in other.terms.items():
+            terms[product] = terms.get(product, 0) + factor * coefficient
+        return Polynomial({p: c % 2**_WORD for p, c in terms.items() if c % 2**_WORD}, min(self.bits, other.bits))
+
+    def times(self, other: Polynomial) -> Polynomial:
+        found = Polynomial({}, min(self.bits, other.bits))
+        for p, c in self.terms.items():
+            found = found.plus(Polynomial({tuple(sorted((*p, *q), key=id)): d for q, d in other.terms.items()}), c)
+        return found
+
+    def held_by(self, value: Value) -> Polynomial:
+        """Return what is right of it in the width of a value."""
+        return self if isinstance(value.type, Pointer) else self._replace(bits=min(self.bits, value.type.dtype.bits))
 
 
 @frozen()
@@ -68,11 +85,7 @@ class Argument(NamedTuple):
 
 
 class Unanswerable(Exception):
-    """Raised where a question does not depend on the arguments alone. why: in words."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    """Raised where a question does not depend on the arguments alone. Its text says why."""
 
 
 class Facts:
@@ -108,7 +121,7 @@ class Facts:
             return self._is_argument_multiple(value, divisor)
         found = self._sum(value)
         if divisor > 1 << found.bits:
-            found = Polynomial({(value,): 1}, _WORD)
+            found = Polynomial({(value,): 1})
         needed = []
         for unknown, terms in self._by_unknowns(found).items():
             left = self._reduced(terms, divisor)
@@ -288,28 +301,19 @@ class Facts:
         """Return `now - before`, if it is a sum of products of arguments: what each turn of a loop adds."""
         if not isinstance(now.type, Pointer) and not (isinstance(now.type, Scalar) and now.type.dtype.is_integer):
             return None
-        apart = _added(self._sum(now), self._sum(before), -1)
-        terms = {product: c % 2**_WORD for product, c in apart.terms.items() if c % 2**_WORD}
-        is_known = all(value in self.arguments for product in terms for value in product)
-        return Polynomial(terms, apart.bits) if is_known else None
+        apart = self._sum(now).plus(self._sum(before), -1)
+        return apart if all(value in self.arguments for product in apart.terms for value in product) else None
 
     def carry(self, value: Value, start: Value | int, step: Polynomial) -> None:
         """Take `value`, which a loop carries, for `start` and some times `step` from now on."""
-        begun = self._sum(start) if isinstance(start, Value) else Polynomial({(): start}, _WORD)
-        turns = Polynomial({(Value(INDEX, "turns"),): 1}, _WORD)
-        width = _WORD if isinstance(value.type, Pointer) else value.type.dtype.bits
-        found = _added(begun, _multiplied(step, turns), 1)
-        self._sums[value] = Polynomial(found.terms, min(found.bits, width))
+        begun = self._sum(start) if isinstance(start, Value) else Polynomial({(): start})
+        self._sums[value] = begun.plus(step.times(Polynomial({(Value(INDEX, "turns"),): 1}))).held_by(value)
 
     def _computed(self, value: Value) -> Polynomial:
-        if value not in self.arguments:
-            made = self._of_loop(value) if value in self.loops else self._of_op(self._definition_of(value))
-            if made is not None and len(made.terms) <= _MOST_TERMS:
-                width = _WORD if isinstance(value.type, Pointer) else value.type.dtype.bits
-                return Polynomial(
-                    {p: c % 2**_WORD for p, c in made.terms.items() if c % 2**_WORD}, min(made.bits, width)
-                )
-        return Polynomial({(value,): 1}, _WORD) if value in self.arguments else self._unknown(value)
+        if value in self.arguments:
+            return Polynomial({(value,): 1})
+        made = self._of_loop(value) if value in self.loops else self._of_op(self._definition_of(value))
+        return self._unknown(value) if made is None or len(made.terms) > _MOST_TERMS else made.held_by(value)
 
     def _unknown(self, value: Value) -> Polynomial:
         """Return a value as an unknown, times what is known to divide it."""
@@ -320,18 +324,18 @@ class Facts:
             divisor = ops.TABLE_ALIGN
         else:
             divisor = _power_of_two(self.intervals[value].multiple) if isinstance(value.type, Scalar) else 1
-        return Polynomial({(value,): divisor}, _WORD)
+        return Polynomial({(value,): divisor})
 
     def _of_op(self, op: Op | None) -> Polynomial | None:
         match op:
             case ops.Constant() if not isinstance(op.value, float):
-                return Polynomial({(): int(op.value)}, _WORD)
+                return Polynomial({(): int(op.value)} if op.value else {})
             case ops.Offset():
-                return _added(self._sum(op.pointer), self._sum(op.index), op.pointer.type.dtype.itemsize)
+                return self._sum(op.pointer).plus(self._sum(op.index), op.pointer.type.dtype.itemsize)
             case ops.Binary() if op.result.type.dtype.is_integer:
                 return self._of_binary(op)
             case ops.Unary() if op.kind is UnaryKind.NEG and op.result.type.dtype.is_integer:
-                return _added(Polynomial({}, _WORD), self._sum(op.operand), -1)
+                return Polynomial({}).plus(self._sum(op.operand), -1)
             case ops.Cast() if _is_between_integers(op):
                 return self._sum(op.operand)
             case ops.Bitcast() if isinstance(op.operand.type, Pointer):
@@ -341,19 +345,19 @@ class Facts:
     def _of_binary(self, op: ops.Binary) -> Polynomial | None:
         match op.kind:
             case BinaryKind.ADD | BinaryKind.SUB:
-                return _added(self._sum(op.lhs), self._sum(op.rhs), 1 if op.kind is BinaryKind.ADD else -1)
+                return self._sum(op.lhs).plus(self._sum(op.rhs), 1 if op.kind is BinaryKind.ADD else -1)
             case BinaryKind.MUL:
-                return _multiplied(self._sum(op.lhs), self._sum(op.rhs))
+                return self._sum(op.lhs).times(self._sum(op.rhs))
             case BinaryKind.SHL:
                 by = self.intervals[op.rhs].constant
                 if by is not None and 0 <= by < op.result.type.dtype.bits:
-                    return _added(Polynomial({}, _WORD), self._sum(op.lhs), 1 << by)
+                    return Polynomial({}).plus(self._sum(op.lhs), 1 << by)
         return None
 
     def _of_loop(self, index: Value) -> Polynomial:
         start, step = self.loops[index]
         iteration = self._iterations.setdefault(index, Value(index.type, index.name))
-        return _added(self._sum(start), _multiplied(self._sum(step), Polynomial({(iteration,): 1}, _WORD)), 1)
+        return self._sum(start).plus(self._sum(step).times(Polynomial({(iteration,): 1})))
 
     # -- for the launcher ---------------------------------------------------------------------------------------
 
@@ -421,23 +425,6 @@ def _wrapped(expression: HostExpr, dtype: DType) -> HostExpr:
     if dtype.is_signed:
         return HostOp("shr", (HostOp("shl", (expression, unused)), unused))
     return HostOp("and", (expression, (1 << dtype.bits) - 1))
-
-
-def _added(a: Polynomial, b: Polynomial, factor: int) -> Polynomial:
-    """Return `a + factor * b`."""
-    terms = dict(a.terms)
-    for product, coefficient in b.terms.items():
-        terms[product] = terms.get(product, 0) + factor * coefficient
-    return Polynomial(terms, min(a.bits, b.bits))
-
-
-def _multiplied(a: Polynomial, b: Polynomial) -> Polynomial:
-    terms: dict[Product, int] = {}
-    for p, c in a.terms.items():
-        for q, d in b.terms.items():
-            product = tuple(sorted((*p, *q), key=id))
-            terms[product] = terms.get(product, 0) + c * d
-    return Polynomial(terms, min(a.bits, b.bits))
 
 
 def _power_of_two(number: int) -> int:

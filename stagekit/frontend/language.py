@@ -38,7 +38,7 @@ from stagekit.frontend.overloads import chosen
 from stagekit.frontend.parts import describe
 from stagekit.frontend.source import name_given_to
 from stagekit.frontend.tables import table_of
-from stagekit.frontend.values import Address, Array, Extent, Number, StaticRange, holds_run_time
+from stagekit.frontend.values import Address, Array, Number, StaticRange, holds_run_time
 from stagekit.frozen import frozen
 from stagekit.ir import Effect, Space, Value, Vector, has_effect
 from stagekit.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES
@@ -217,9 +217,8 @@ def where(site: Site, condition: Any, if_true: Any, if_false: Any) -> Any:
 @elementwise
 def view(site: Site, number: Any, dtype: Any) -> Any:
     """The number of `dtype` that has the bits of `number`; what `number.view(dtype)` gives."""
-    return attributes.viewed(
-        site, number, getattr(dtype, "__wrapped__", dtype)
-    )  # as an argument of a `direct` function
+    target = getattr(dtype, "__wrapped__", dtype)  # as an argument of a `direct` function
+    return attributes.viewed(site, number, target)
 
 
 def _axes(given: Any) -> tuple[Any, ...]:
@@ -231,12 +230,6 @@ def _known_dtype(site: Site, dtype: Any) -> DType:
     if isinstance(dtype, DType):
         return dtype
     raise site.error(BadCall(f"`dtype` is {shown(dtype)}", "give a dtype, such as sk.float32"))
-
-
-def _row_major(site: Site, shape: tuple[Any, ...]) -> tuple[tuple[Extent, ...], Any]:
-    if any(isinstance(size, int) and size < 0 for size in shape):
-        raise site.error(BadCall(f"`shape` is {shown(shape)}", "sizes are not negative"))
-    return row_major(site.tracer, shape)
 
 
 ELEMENTWISE = (round, int, float)
@@ -272,9 +265,10 @@ def speculate(site: Site, condition: Any, *, multiple_of: Any = None, apart_from
     if not isinstance(condition, Number):
         return bool(condition)
     try:
-        return site.tracer.facts.holds(condition.value, _words_of_argument(site))
+        text = ast.unparse(site.node.args[0]) if isinstance(site.node, ast.Call) and site.node.args else ""
+        return site.tracer.facts.holds(condition.value, f"`{text}`" if text else "a condition")
     except Unanswerable as error:
-        refuse(error.why)
+        refuse(str(error))
         return False
 
 
@@ -285,12 +279,6 @@ def _ask_apart(site: Site, array: Any, others: Sequence[Any]) -> bool:
             raise site.error(BadCall(f"`speculate` of {describe(each)} as apart", "give arrays that are arguments"))
     answers = [site.tracer.is_apart(array.base.start, each.base.start) for each in others]  # each is asked
     return all(answers)
-
-
-def _words_of_argument(site: Site) -> str:
-    """Return the first argument of the call that is being traced, as its user wrote it."""
-    node = site.node
-    return f"`{ast.unparse(node.args[0])}`" if isinstance(node, ast.Call) and node.args else "a condition"
 
 
 def ask_multiple(
@@ -306,7 +294,7 @@ def ask_multiple(
     try:
         return site.tracer.facts.is_multiple(found, divisor, may_be_off=may_be_off)
     except Unanswerable as error:
-        refuse(error.why)
+        refuse(str(error))
         return False
 
 
@@ -323,7 +311,10 @@ def _allocated(
     """Return an array of these sizes at `base`, or in memory of its own."""
     if dtype.part is not None:
         return ComplexLibrary.array(_allocated(site, name, (*sizes, 2), dtype.part, space, align, base))
-    strides, count = _row_major(site, sizes)
+    if any(isinstance(size, int) and size < 0 for size in sizes):
+        raise site.error(BadCall(f"`shape` is {shown(sizes)}", "sizes are not negative"))
+    count: Any
+    strides, count = row_major(site.tracer, sizes)
     _refuse_size(site, count, dtype, space)
     if base is None:
         base = Address(site.tracer.builder.alloc(dtype, space, count, align, name))

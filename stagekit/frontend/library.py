@@ -44,14 +44,11 @@ def in_vectors(site: Site, values: Any, widths: Any) -> list[Any]:
         if not all(map(is_numeric, values)):
             return [value for value, width in zip(values, widths) for _ in range(width)]
         return [_splat(site, value, width) for value, width in zip(values, widths)]
-    if not all(_is_typed(value) and default_dtype(value) is default_dtype(values[0]) for value in values):
+    are_typed = all(isinstance(value, Number | np.generic) and is_numeric(value) for value in values)
+    if not are_typed or any(default_dtype(value) is not default_dtype(values[0]) for value in values):
         return list(values)
     rest = iter(values)
     return [_pack(site, list(itertools.islice(rest, width))) for width in widths]
-
-
-def _is_typed(value: Any) -> bool:
-    return isinstance(value, Number | np.generic) and is_numeric(value)
 
 
 def _splat(site: Site, number: Any, width: int) -> Any:
