@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from stagekit.diagnostics import Loc
@@ -25,7 +25,7 @@ class RecordSite:
     loc: Loc
 
 
-@dataclass(frozen=True, repr=False)
+@frozen(slots=False, held=True, repr=False)
 class Artifact:
     """Machine code (cpu: an object file) or PTX text (cuda: utf-8), and what a launch must know.
 

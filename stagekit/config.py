@@ -6,10 +6,10 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from stagekit.diagnostics import Diagnostic, StagekitError, warn
+from stagekit.diagnostics import Diagnostic, StagekitError, closest, warn
+from stagekit.frozen import frozen
 
 PREFIX = "STAGEKIT_"
 
@@ -52,7 +52,7 @@ _FOLDER: Rule = (
 _SIZE = _number(f"a number of megabytes from 0 to {_MOST_MB}", float, 0, _MOST_MB)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Switch:
     """An environment variable."""
 
@@ -121,13 +121,11 @@ def check_switches() -> None:
         switch.get()
     unknown = {name for name in os.environ if name.startswith(PREFIX)} - {s.name for s in SWITCHES} - _told
     if unknown:
-        import difflib
-
         _told.update(unknown)
         known = [switch.name for switch in SWITCHES]
         for name in sorted(unknown):
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"the switches are {', '.join(known)}"
+            close = closest(name, known)
+            hint = f"did you mean {close}?" if close else f"the switches are {', '.join(known)}"
             warn(f"the environment variable {name} is no switch of stagekit and does nothing; {hint}")
 
 

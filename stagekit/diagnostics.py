@@ -25,18 +25,21 @@ import re
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from string import Formatter
 from typing import Any, ClassVar, ParamSpec, TypeVar
+
+from stagekit.forks import importing
+from stagekit.frozen import frozen
 
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound=type)
 
 _CONTEXT_LINES = 1  # lines shown before the one at fault
+ALIKE = 0.6  # enough among the few names of one kernel
 _CHAIN_ENDS = 5  # of a long chain of calls, such as a recursion, both ends are shown
 
 
@@ -71,6 +74,7 @@ class Loc:
 
 UNKNOWN = Loc("<none>", 0, 0, 0, 0, "<none>")  # for IR made by hand or parsed from text, never for a user's kernel
 _REGISTRY: dict[str, type[Diagnostic]] = {}
+_FIELD = re.compile(r"\{(\w+)[^{}]*\}")
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # Not|A|Number
 
 
@@ -94,7 +98,7 @@ class Diagnostic:
         cls.id = _WORD_STARTS.sub("_", cls.__name__).upper()
         annotated = [name for name, kind in inspect.get_annotations(cls).items() if "ClassVar" not in str(kind)]
         templates = "".join(getattr(cls, what, "") for what in ("title", "label", "help"))
-        own = annotated or [name for _, name, _, _ in Formatter().parse(templates) if name and name not in cls.FIELDS]
+        own = annotated or [name for name in _FIELD.findall(templates) if name not in cls.FIELDS]
         cls.FIELDS += tuple(dict.fromkeys(own))
         if cls.id in _REGISTRY:
             raise InternalError(f"two diagnostics have the id {cls.id}")
@@ -147,7 +151,7 @@ def all_diagnostics() -> dict[str, type[Diagnostic]]:
     return dict(_REGISTRY)
 
 
-@dataclass(frozen=True)
+@frozen(held=True)
 class Note:
     """A second place that explains the first: 'assigned here as int32'."""
 
@@ -238,6 +242,14 @@ def shown(value: Any, most: int = 200) -> str:
     except Exception:  # a `__repr__` of the user's may raise anything
         text = f"<{type(value).__name__} without a repr>"
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def closest(name: str, known: Sequence[str], cutoff: float = ALIKE) -> str | None:
+    """Return that of the known names which looks most like this one, if one looks at least so much like it."""
+    with importing:
+        from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, known, n=1, cutoff=cutoff)), None)
 
 
 def counted(count: int, one: str, many: str = "") -> str:

@@ -10,7 +10,6 @@ import importlib
 import math
 import re
 import sys
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from typing import Any, Literal
@@ -108,7 +107,7 @@ _CONVERSIONS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False, slots=False, held=True)
 class DType:
     """One scalar type. Compared by identity: every dtype exists once.
 

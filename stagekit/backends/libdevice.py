@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from stagekit.backends.errors import LibdeviceMissing
 from stagekit.backends.llvm import llvm
 from stagekit.backends.llvm.writer import Module
 from stagekit.diagnostics import InternalError, Loc, StagekitError
-from stagekit.frozen import frozen
+from stagekit.frozen import frozen, record
 
 
 def add_libdevice(module: Module, symbol: str, capability: int, loc: Loc) -> None:
@@ -71,7 +71,7 @@ class _Definition:
 _REFLECTED = re.compile(r"<(__CUDA_\w+)>")
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class _Library:
     """The parsed library, the text of its global variables, and the parts extracted so far."""
 

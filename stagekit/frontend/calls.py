@@ -51,6 +51,7 @@ from stagekit.frontend.values import (
     is_native,
     mapper_of,
 )
+from stagekit.frozen import write_init
 from stagekit.ir import Intrinsic
 from stagekit.native_tables import ABSENT
 
@@ -353,6 +354,7 @@ def _closure(site: Site, fn: Closure, args: list[Any], kwargs: dict[str, Any]) -
 
 def _construct(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Make an object, by the `__call__` of the metaclass where a user defines one."""
+    write_init(lookup(cls, "__init__"))
     site.tracer.note_lookup(cls, "__call__")
     for name in ("__new__", "__init__", "__post_init__"):
         site.tracer.captures.note_member(cls, name)

@@ -11,7 +11,6 @@ import math
 import types
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from stagekit import dtypes
@@ -24,12 +23,13 @@ from stagekit.frontend.parts import describe, leaves_of, note_parts, parts_of, r
 from stagekit.frontend.state import stored
 from stagekit.frontend.tracer import Assigned, Frame, Thunk, Tracer, is_exit_flag, is_guarded
 from stagekit.frontend.values import Address, Array, Number, Partial, Poison, is_run_time
+from stagekit.frozen import record
 from stagekit.ir import BOOL, OpenBlock, Pointer, Type, Value, of_dtype, ops
 
 Places = tuple[Loc | None, Loc | None]
 
 
-@dataclass
+@record()
 class Arm:
     """One traced arm: its open block, its result, and what it changed.
 

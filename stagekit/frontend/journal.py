@@ -21,7 +21,6 @@ from __future__ import annotations
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from stagekit.diagnostics import Loc
 from stagekit.dtypes import DType
 from stagekit.frontend.state import ATOMIC_TYPES, lookup, stored
 from stagekit.frontend.values import STAND_INS, BoundMethod, Closure, Number, Partial, Poison, StaticRange, is_open
+from stagekit.frozen import frozen, record
 from stagekit.native_tables import ABSENT
 
 
@@ -43,7 +43,7 @@ class _Missing:
 MISSING = _Missing()
 
 
-@dataclass(slots=True, eq=False)  # never changed; a frozen one takes longer to make
+@frozen(eq=False)
 class Location:
     """`container[key]`, or `container.key`. Two locations are the same when container (by identity) and key are."""
 
@@ -91,7 +91,7 @@ def _attribute(owner: Any, name: str) -> Any:
     return MISSING if found is ABSENT or hasattr(found, "__get__") else found
 
 
-@dataclass(slots=True)  # never changed, as Location
+@frozen()
 class Mark:
     """A moment of a trace: the length of the log, and the time."""
 
@@ -99,7 +99,7 @@ class Mark:
     time: int
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Change:
     """A location, what it held at the mark, what it holds after, and the line that put it there, where there is one."""
 
@@ -109,7 +109,7 @@ class Change:
     place: Loc | None
 
 
-@dataclass(slots=True, eq=False)  # never changed; a frozen one takes longer to make
+@frozen(eq=False)
 class _Logged:
     """A location that was assigned, or (`location` is None) a container that gained or lost items.
 

@@ -10,7 +10,7 @@ round joins what the body gives with what there was before the loop, and not wit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from stagekit.diagnostics import InternalError, Loc
@@ -32,7 +32,7 @@ from stagekit.frontend.numbers import is_numeric, own_type
 from stagekit.frontend.parts import describe, leaves_of, note_parts, parts_of, rebuild, same_shape, same_static, settled
 from stagekit.frontend.tracer import VALUE, Assigned, BecomesRunTime, Frame, Tracer
 from stagekit.frontend.values import Address, Generator, Number, Partial, Poison, is_run_time
-from stagekit.frozen import frozen
+from stagekit.frozen import frozen, record
 from stagekit.ir import Pointer, Type, Value, of_dtype
 
 MAX_ROUNDS = 200  # every round finds a location or widens a type; most loops need two or three
@@ -52,7 +52,7 @@ Steps = dict[int, Polynomial | None]
 """By the number of a value among those that an item carries; None for no such thing."""
 
 
-@dataclass
+@record()
 class Item:
     """A carried location. shape: a value with the structure to rebuild (`start`, or where there is none the body's).
 

@@ -15,6 +15,7 @@ import numpy as np
 from stagekit.diagnostics import hide_frames, ordinary, public_class, shown, under_name, wrong_arguments
 from stagekit.dtypes import ELEMENT_DTYPES, DType, element_dtype
 from stagekit.frontend.errors import BadOperands, SpecializeError
+from stagekit.frozen import frozen
 from stagekit.limits import MAX_AXES
 
 
@@ -107,7 +108,7 @@ SizeLike = int | SizeExpr
 _serial = itertools.count()
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False, slots=False, held=True)
 class Dynamic(SizeExpr):
     """A size known only at run time. Using one object in several shapes says that those sizes are equal."""
 
@@ -121,7 +122,7 @@ class Dynamic(SizeExpr):
         return {self}
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False, slots=False, held=True)
 class SizeOp(SizeExpr):
     """Arithmetic on sizes. kind: a key of `hostexpr.KINDS`."""
 
@@ -227,7 +228,7 @@ class Pointer(_Annotation):
         object.__setattr__(self, "dtype", _dtype(self.dtype))
 
 
-@dataclass(frozen=True)
+@frozen(slots=False, held=True)
 class Optional(_Annotation):
     """The annotation `inner | None`. Whether the argument is None is fixed at specialise time."""
 

@@ -26,13 +26,13 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from stagekit.diagnostics import Loc, place_of_user
 from stagekit.frontend.errors import ReadAhead, StagingError
 from stagekit.frontend.once import OnceBranches, emit_barrier
-from stagekit.frozen import frozen
+from stagekit.frozen import frozen, record
 from stagekit.intrinsics.sync import ordering
 from stagekit.intrinsics.tensor import cp_async_wait
 from stagekit.ir import Block, Builder, Effect, Function, Op, Space, Value, Vector, flow, ops, walk
@@ -123,7 +123,7 @@ def thread_level(
 Mask = tuple[tuple[Term, int], ...]  # the terms that decide whether an access happens; of a condition, with the arm
 
 
-@dataclass(eq=False)
+@record()
 class _MemoryUse:
     """What the threads of a block do to some arrays in one statement, at addresses that differ by constants alone.
 

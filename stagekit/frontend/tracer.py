@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import difflib
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from stagekit.diagnostics import Diagnostic, InternalError, Loc, counted
+from stagekit.diagnostics import ALIKE, Diagnostic, InternalError, Loc, closest, counted
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.errors import (
     FLATTEN,
@@ -41,7 +40,7 @@ from stagekit.frontend.markers import Dynamic, SizeExpr, SizeOp
 from stagekit.frontend.numbers import Arithmetic
 from stagekit.frontend.source import Source
 from stagekit.frontend.values import Number, Poison, Scope, is_fixed
-from stagekit.frozen import frozen
+from stagekit.frozen import frozen, record
 from stagekit.hostexpr import KINDS
 from stagekit.ir import BinaryKind, Builder, Fastmath, Value
 from stagekit.ir.intervals import Intervals
@@ -117,7 +116,7 @@ class Checkpoint:
     unrolled_total: int
 
 
-@dataclass(eq=False)
+@record()
 class Tracer:
     """Everything that lives as long as one trace."""
 
@@ -325,7 +324,7 @@ def is_guarded(name: str) -> bool:
     return name == VALUE or name.startswith(CAPTURE)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)  # as the type checker takes a function in a field of `@record` for a method
 class Frame:
     """A call of one function, in a trace."""
 
@@ -426,14 +425,13 @@ class LoopFlags:
     first_exit: int  # the number in `Tracer.exits` of the first that the loop may have
 
 
-_ALIKE = 0.6  # enough among the few names of one kernel
 CLOSE = 0.76  # among the many names of a module, where one always looks alike: `sort` and `sqrt` by 0.75
 
 
-def suggest(name: str, known: Iterable[str], cutoff: float = _ALIKE) -> str:
+def suggest(name: str, known: Iterable[str], cutoff: float = ALIKE) -> str:
     """Return "did you mean `x`? ", or "" where no name is close."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
-    return f"did you mean `{close[0]}`? " if close else ""
+    close = closest(name, list(known), cutoff)
+    return f"did you mean `{close}`? " if close else ""
 
 
 Thunk = Callable[[], Any]

@@ -20,7 +20,7 @@ from stagekit.dtypes import DType
 from stagekit.frontend.errors import StagingError
 from stagekit.frontend.source import FunctionNode, Names, Source
 from stagekit.frontend.state import stored
-from stagekit.frozen import frozen
+from stagekit.frozen import frozen, record
 from stagekit.ir import Pointer, Value
 
 
@@ -150,7 +150,7 @@ class StaticRange:
     values: range
 
 
-@dataclass(eq=False)
+@record()
 class Generator:
     """An iterator of the traced program: a generator expression, or the result of `iter`, `zip`, `map` and their like.
 
@@ -171,7 +171,7 @@ class BoundMethod:
     run: Callable[..., Any]
 
 
-@dataclass(eq=False)
+@record()
 class Scope:
     """A namespace of the program being traced: a call, or a comprehension inside one. `outer` is where free names continue."""
 

@@ -11,12 +11,13 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, Literal, NamedTuple
 
 from stagekit.diagnostics import OfEach, call_in_language
 from stagekit.dtypes import ALL_DTYPES, ARITHMETIC_DTYPES, FLOAT_DTYPES, INTEGER_DTYPES, DType
+from stagekit.frozen import frozen
 from stagekit.ir.core import PURE, Effects
 from stagekit.ir.types import Pointer, Scalar, Type
 
@@ -154,7 +155,7 @@ Lowering = Llvm | Extern | Expand | Native | Unsupported
 Lowerings = Mapping[str, Lowering | Mapping[DType, Lowering]]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(eq=False, slots=False, held=True, kw_only=True)
 class Intrinsic:
     """One record. Compared by identity; `registry.by_name` finds it again.
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from stagekit.diagnostics import shown
 from stagekit.forks import new_lock
 from stagekit.frontend.parameters import ArgType, ArrayArg, ConstantArg, Parameters, ScalarArg, StructureArg
 from stagekit.frontend.state import ANOTHER_OBJECT, ById, freeze
+from stagekit.frozen import frozen
 
 Kind = Literal["traced", "compiled", "read"]
 """read: machine code from the disk cache."""
@@ -36,7 +36,7 @@ def counts() -> dict[str, int]:
         return dict(_counts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Event:
     """One step. what: the target it was for, empty where it serves all."""
 

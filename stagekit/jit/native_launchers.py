@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -22,7 +22,7 @@ from stagekit.diagnostics import StagekitError, shown
 from stagekit.forks import importing, new_lock
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.state import holds
-from stagekit.frozen import frozen
+from stagekit.frozen import frozen, record
 from stagekit.runtime import native_process
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.launch_config import LaunchSize, is_exact
@@ -55,7 +55,7 @@ class Member:
     entry: KernelEntry
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class _Shared:
     """What stands behind some brackets: the kernels that one callable launches, and the entries that it chooses from."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, TypedDict
 
 from stagekit.diagnostics import shown
 from stagekit.frontend.errors import BadOption, SpecializeError
 from stagekit.frontend.tracer import TraceOptions, suggest
+from stagekit.frozen import frozen
 from stagekit.ir import FASTMATH, TARGETS
 from stagekit.limits import MAX_THREADS, WARP
 from stagekit.runtime.launch_config import Axes, launch_size
@@ -40,7 +41,7 @@ class FragmentOptions(TypedDict, total=False):
     per_thread: bool
 
 
-@dataclass(frozen=True)
+@frozen(slots=False, held=True)
 class KernelSettings:
     """Options of a kernel. name: what profilers show; left out, the function's own name."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import random
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar, Token
@@ -36,7 +36,7 @@ Order = Literal["forward", "backward", "random"]
 
 CHECKS = ("axes", "races", "uninitialised", "lanes", "overflow", "division", "shifts", "nan", "rounding")
 _MAX_REPORTS = 1000  # of one session; the oldest go first
-_SEEDS = 2**32
+_SEED_BYTES = 4
 
 
 class Sanitizer(contextlib.ContextDecorator):
@@ -178,7 +178,7 @@ def sanitize(kernel: Any = None, **options: Unpack[SanitizeOptions]) -> Any:
     checks = Checks(**{name: given[name] for name in CHECKS})
     rest = {name: given[name] for name in ("statistics", "max_iterations")}
     checked = Options(checks, None if order is None else Schedule(order), tuple(outputs), **rest)
-    session = Sanitizer(checked, random.randrange(_SEEDS) if seed is None else seed, given["collect"])
+    session = Sanitizer(checked, int.from_bytes(os.urandom(_SEED_BYTES)) if seed is None else seed, given["collect"])
     return session if kernel is None else SanitizedKernel(kernel, session)
 
 

@@ -16,6 +16,7 @@ from stagekit.dtypes import DType, float64
 from stagekit.forks import Once, importing
 from stagekit.frontend.parameters import ArgType, StructureArg
 from stagekit.frontend.traced import Traced
+from stagekit.frozen import record
 from stagekit.hostexpr import Evaluator, compile_expressions
 from stagekit.ir import Scalar, Vector, ops, walk
 from stagekit.jit import compilation
@@ -57,7 +58,7 @@ def _short(value: Any) -> str:
     return text if has_order and " at 0x" not in text else type(value).__name__  # the same name in every process
 
 
-@dataclasses.dataclass(eq=False)
+@record()
 class Variant:
     """A specialisation for certain argument types, and one of its entries, for the targets that its trace serves.
 

@@ -14,7 +14,6 @@ of a DLPack capsule.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from stagekit.diagnostics import Diagnostic, Note, StagekitError, shown
+from stagekit.diagnostics import Diagnostic, Note, StagekitError, closest, shown
 from stagekit.dtypes import ELEMENT_DTYPES, DType, element_dtype
 from stagekit.runtime import driver, native_process, views
 from stagekit.runtime.errors import ArgumentError, DuplicateArgument, MissingArgument, TooManyArguments, UnknownArgument
@@ -65,9 +64,8 @@ class Binder:
         return values
 
     def _advice(self, name: str) -> str:
-        close = difflib.get_close_matches(name, self._names, n=1)
-        if close:
-            return f"did you mean `{close[0]}`?"
+        if close := closest(name, self._names):
+            return f"did you mean `{close}`?"
         names = ", ".join(f"`{name}`" for name in self._names)
         return f"the parameters are {names}" if names else "it has no parameters"
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numbers
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ import numpy as np
 
 from stagekit.diagnostics import counted
 from stagekit.dtypes import EXTENSION, dtype_from_numpy, element_dtype, float32, float64, number_as
+from stagekit.frozen import record
 from stagekit.hostexpr import HostExpr, Slot, compile_expressions, slots_in
 from stagekit.runtime import args, driver, errors
 from stagekit.runtime.errors import ArgumentError
@@ -38,7 +39,7 @@ Target = Literal["cpu", "cuda"]
 Native = tuple[int | float, ...]
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Reading:
     """What a launch learns while its arguments are read. views: of the arrays; kept until the launch has ended, since the owner
     of a view may be all that keeps the array's memory alive.
@@ -52,7 +53,7 @@ class Reading:
         self.views.append(view)
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class GpuReading(Reading):
     """That of a launch on a GPU. device: where the first GPU array is, which is named `first`."""
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from stagekit import dtypes
@@ -41,6 +41,7 @@ from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.blocks import count_up
 from stagekit.backends.llvm.types import llvm_type, scalar_type
 from stagekit.backends.shared_memory import BumpAllocator
+from stagekit.frozen import record
 from stagekit.ir import Block, CompareKind, Native, Op, Pointer, Scalar, Type, Value, flow, ops
 from stagekit.ir.intervals import Interval
 from stagekit.native_tables import SCRATCH_ALIGN
@@ -111,7 +112,7 @@ def place_slots(plan: Plan, warps: int, layout: BumpAllocator) -> dict[Value, in
     return offsets
 
 
-@dataclass
+@record()
 class _Times:
     """A step of the plan is one tick of the clock."""
 

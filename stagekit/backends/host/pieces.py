@@ -25,8 +25,9 @@ checks), so its condition makes nothing varying.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from stagekit.frozen import record
 from stagekit.ir import Block, Effect, Function, Native, Op, Space, Value, flow, has_effect, ops, walk
 from stagekit.limits import WARP
 
@@ -112,7 +113,7 @@ MAX_RECOMPUTED_DEPTH = 5
 _CHEAP = (ops.Constant, ops.Binary, ops.Unary, ops.Compare, ops.Select, ops.Cast, ops.Bitcast, ops.Offset)
 
 
-@dataclass(eq=False)
+@record()
 class Piece:
     """copies: (value, owner of the slot it is written to), done at the end, all reads first. needs: values from outside;
     spills: own values that others need.
@@ -124,14 +125,14 @@ class Piece:
     spills: list[Value] = field(default_factory=list)
 
 
-@dataclass(eq=False)
+@record()
 class OncePerBlock:
     """An op without effect on values that are the same in every warp: computed once per block, before the next piece."""
 
     op: Op
 
 
-@dataclass(eq=False)
+@record()
 class Split:
     """A barrier, or control flow around one. bodies: one region per body of the op."""
 
@@ -148,7 +149,7 @@ Step = Piece | OncePerBlock | Split
 Region = list[Step]
 
 
-@dataclass
+@record()
 class Plan:
     """What to run, and where values live between pieces.
 

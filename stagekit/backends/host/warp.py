@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from stagekit import dtypes
@@ -18,7 +18,7 @@ from stagekit.backends.host.linear import Regular, scalar
 from stagekit.backends.host.target import HostFeatures
 from stagekit.backends.llvm.writer import Writer
 from stagekit.diagnostics import InternalError
-from stagekit.frozen import frozen
+from stagekit.frozen import frozen, record
 from stagekit.ir import BinaryKind, Block, Fastmath, Op, Value, ops
 
 _LONGEST = 8  # bytes of an element
@@ -41,7 +41,7 @@ def leave_unless(w: Writer, condition: str, fault: int | str) -> None:
     w.label(passed)
 
 
-@dataclass
+@record()
 class KernelContext:
     """One compilation. block: threads per axis.
 
@@ -116,7 +116,7 @@ class SharedQuotient:
     condition: str
 
 
-@dataclass
+@record()
 class Warp:
     """What the emitters work on.
 

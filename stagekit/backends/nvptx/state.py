@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from stagekit.backends.llvm.types import Spaces
@@ -13,6 +13,7 @@ from stagekit.backends.nvptx.lineinfo import LineInfo
 from stagekit.backends.nvptx.shared import SharedPlan
 from stagekit.backends.nvptx.target import GpuTarget
 from stagekit.backends.shared_memory import alignment
+from stagekit.frozen import record
 from stagekit.ir import Block, Fastmath, Function, Op, Space, Type, Value, ops, walk
 from stagekit.ir.intervals import Intervals
 
@@ -35,7 +36,7 @@ Rules = Mapping[type[Op], Callable[["Emitter", Any], str | None]]
 """A rule writes an op, and returns the operand of its result; None where it has none or several, which the rule binds itself."""
 
 
-@dataclass
+@record()
 class Emitter:
     """operands: the LLVM operand of every value defined so far. block_threads: threads per axis, where they are fixed.
     lines: records source lines, if asked for. intervals: what is known of integers at compile time. has_few_divisions: so few
