@@ -190,9 +190,6 @@ def view(site: Site, array: Array, indices: tuple[Any, ...]) -> Array:
     return Array(array.name, base, shape, strides, is_contiguous or is_row_major(shape, strides), is_part=True)
 
 
-_WHOLE_AXIS = slice(None)
-
-
 def _one_per_axis(site: Site, array: Array, indices: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return an index for each axis: a whole slice for those that `...` stands for, and for those that are not given."""
     places = [k for k, index in enumerate(indices) if index is Ellipsis]
@@ -200,7 +197,7 @@ def _one_per_axis(site: Site, array: Array, indices: tuple[Any, ...]) -> tuple[A
         raise site.error(BadIndex("more than one `...` in an index", "name the axes by `:`"))
     place = places[0] if places else len(indices)
     before, after = indices[:place], indices[place + 1 :]
-    return (*before, *[_WHOLE_AXIS] * (array.ndim - len(before) - len(after)), *after)
+    return (*before, *[slice(None)] * (array.ndim - len(before) - len(after)), *after)
 
 
 def window(site: Site, array: Array, start: tuple[Any, ...], shape: tuple[int, ...]) -> Array:
@@ -244,12 +241,8 @@ _ONE_ELEMENT = "write a tile by `sk.store(p + i, v)`, or reduce it to a number: 
 def store(site: Site, pointer: Address, value: Any) -> None:
     """Emit a store of a number, converted to the element dtype."""
     if not is_numeric(value):
-        is_tile = mapper_of(value) is not None
-        hint = (
-            hint_of(value)
-            or (_ONE_ELEMENT if is_tile else the_number_in(value))
-            or "a number is needed; convert or index it first"
-        )
+        own = hint_of(value) or (the_number_in(value) if mapper_of(value) is None else _ONE_ELEMENT)
+        hint = own or "a number is needed; convert or index it first"
         raise site.error(BadOperands("=", f"an element of {pointer.dtype.name} and {describe(value)}", hint))
     site.at()
     effects.store(site, pointer.value, site.tracer.arithmetic.to_value(value, pointer.dtype))

@@ -9,9 +9,7 @@ from stagekit import dtypes
 from stagekit.diagnostics import counted, shown
 from stagekit.dtypes import DType
 from stagekit.frontend import arrays, effects
-from stagekit.frontend.errors import (
-    BadCall,
-)
+from stagekit.frontend.errors import BadCall
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.language import staged
 from stagekit.frontend.numbers import is_literal, is_numeric

@@ -105,10 +105,6 @@ def _size(site: Site, array: Array) -> Extent:
     return total
 
 
-def _ptr_to(site: Site, array: Array) -> BoundMethod:
-    return BoundMethod(array, "ptr_to", lambda *index: element_pointer(site, array, index))
-
-
 class Attribute(NamedTuple):
     """An attribute of a stand-in: how it is written, how it is read, and what it is."""
 
@@ -150,7 +146,11 @@ _ARRAY = _table(
     Attribute("strides", lambda site, a: a.strides, "The steps from an index to the next, for each axis, in elements."),
     Attribute("T", _transposed, "The view of an array with its axes in the opposite order."),
     Attribute("ptr", pointer_to, "The pointer to the first element of an array, also of one with gaps."),
-    Attribute("ptr_to(i, j, ...)", _ptr_to, "The pointer to one element of an array, by its index on each axis."),
+    Attribute(
+        "ptr_to(i, j, ...)",
+        lambda site, a: BoundMethod(a, "ptr_to", lambda *index: element_pointer(site, a, index)),
+        "The pointer to one element of an array, by its index on each axis.",
+    ),
 )
 
 ATTRIBUTES: dict[type, _Table] = {Number: _NUMBER, Address: _ADDRESS, Array: _ARRAY}

@@ -119,9 +119,8 @@ def _converter(make: Callable[[dict[str, Any]], Any]) -> Builtin:
         def convert(value: Any) -> Any:
             if is_object(value):
                 names = [field.name for field in dataclasses.fields(value)]
-                return site.tracer.journal.born(
-                    make({name: convert(objects.attribute(site, value, name)) for name in names})
-                )
+                fields = {name: convert(objects.attribute(site, value, name)) for name in names}
+                return site.tracer.journal.born(make(fields))
             if type(value) is dict or isinstance(value, tuple | list):
                 return site.tracer.journal.born(with_parts(value, [convert(part) for part in parts_of(value) or []]))
             return value
@@ -219,12 +218,10 @@ def _getter(read: Callable[[Site, Any, Any], Any]) -> Route:
     return run
 
 
-def _dotted(site: Site, owner: Any, path: str) -> Any:
-    return functools.reduce(lambda value, name: objects.attribute(site, value, name), path.split("."), owner)
-
-
 _WITH_RUN_TIME: dict[type, Route] = {
     type(functools.cache(len)): leads_to("__wrapped__"),  # a run-time value is in no cache
     operator.itemgetter: _getter(objects.item),
-    operator.attrgetter: _getter(_dotted),
+    operator.attrgetter: _getter(
+        lambda site, owner, path: functools.reduce(functools.partial(objects.attribute, site), path.split("."), owner)
+    ),
 }

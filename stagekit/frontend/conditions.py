@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -164,14 +165,9 @@ def trace_bool(frame: Frame, node: ast.BoolOp) -> Any:
 
 
 def trace_conditional(frame: Frame, node: ast.IfExp) -> Any:
-    value = choose(
-        frame.tracer,
-        condition(frame, node.test),
-        lambda: evaluate(frame, node.body),
-        lambda: evaluate(frame, node.orelse),
-        frame.loc(node),
-    )
-    return frame.read(value, node)
+    holds = condition(frame, node.test)
+    then, otherwise = (functools.partial(evaluate, frame, each) for each in (node.body, node.orelse))
+    return frame.read(choose(frame.tracer, holds, then, otherwise, frame.loc(node)), node)
 
 
 # -- comparisons ---------------------------------------------------------------------------------------------------------

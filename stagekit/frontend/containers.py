@@ -87,10 +87,6 @@ def _take_out(owner: list[Any], args: list[Any]) -> Undo | None:
     return lambda: owner.__delitem__(at)
 
 
-def _discard(owner: set[Any], args: list[Any]) -> Undo | None:
-    return None if len(args) != 1 or args[0] in owner else functools.partial(owner.discard, args[0])
-
-
 def _deque_end(method: str) -> Callable[[Any, list[Any]], Undo | None]:
     """Return how an `append` is undone: by a `pop` at the same end, unless an item falls out at the other end."""
     return lambda owner, args: None if len(owner) == owner.maxlen else getattr(owner, method)
@@ -109,7 +105,9 @@ _OF_ONE_ITEM: dict[tuple[type, str], Callable[[Any, list[Any]], Undo | None]] = 
     (list, "__iadd__"): _shorten,
     (list, "pop"): _put_back,
     (list, "insert"): _take_out,
-    (set, "add"): _discard,
+    (set, "add"): lambda owner, args: (
+        None if len(args) != 1 or args[0] in owner else functools.partial(owner.discard, args[0])
+    ),
     (deque, "append"): _deque_end("pop"),
     (deque, "appendleft"): _deque_end("popleft"),
     (deque, "pop"): _deque_put_back("append", -1),

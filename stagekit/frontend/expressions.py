@@ -101,11 +101,6 @@ def trace_subscript(frame: Frame, node: ast.Subscript) -> Any:
     return frame.read(objects.item(site, owner, index), node)
 
 
-def trace_slice(frame: Frame, node: ast.Slice) -> Any:
-    parts = [evaluate(frame, p) if p is not None else None for p in (node.lower, node.upper, node.step)]
-    return slice(*parts)
-
-
 # -- displays ----------------------------------------------------------------------------------------------------------
 
 
@@ -232,7 +227,7 @@ EVALUATORS.update(
         ast.IfExp: trace_conditional,
         ast.Attribute: trace_attribute,
         ast.Subscript: trace_subscript,
-        ast.Slice: trace_slice,
+        ast.Slice: lambda frame, node: slice(*[p and evaluate(frame, p) for p in (node.lower, node.upper, node.step)]),
         ast.Call: trace_call,
         ast.Lambda: make_closure,
         ast.ListComp: trace_comprehension,

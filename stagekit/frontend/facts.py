@@ -28,7 +28,7 @@ from stagekit.dtypes import DType, bool_, uint64
 from stagekit.frozen import frozen
 from stagekit.hostexpr import KINDS, HostExpr, HostOp, Slot
 from stagekit.ir import INDEX, BinaryKind, Builder, Op, Pointer, Scalar, Value, flow, ops
-from stagekit.ir.intervals import Intervals
+from stagekit.ir.intervals import Interval, Intervals
 from stagekit.ir.ops import CompareKind, UnaryKind
 
 _WORD = 64  # bits; sums of products count modulo 2**64
@@ -271,14 +271,12 @@ class Facts:
             return False
         for terms in needed:
             common = math.gcd(divisor, *terms.values())  # 4 * n is a multiple of 16 where n is one of 4
-            plain = tuple(sorted(((p, c // common) for p, c in terms.items()), key=self._order))
+            rows = ((p, c // common) for p, c in terms.items())
+            plain = tuple(sorted(rows, key=lambda row: [self.arguments[value].slot for value in row[0]]))
             if len(plain) == 1 and divisor & (divisor - 1) == 0:
                 plain = ((plain[0][0], 1),)  # what is left is odd
             self.note([Multiple(plain, divisor // common)])
         return True
-
-    def _order(self, term: tuple[Product, int]) -> list[int]:
-        return [self.arguments[value].slot for value in term[0]]
 
     def note(self, facts: Iterable[Multiple | Predicate]) -> None:
         """Take facts for granted from now on."""
@@ -438,10 +436,7 @@ def _is_between_integers(op: ops.Cast) -> bool:
 
 def _is_widening(op: ops.Cast) -> bool:
     """Return whether the result of a cast is always the number that it casts."""
-    if not _is_between_integers(op):
-        return False
-    source, target = op.operand.type.dtype, op.result.type.dtype
-    return bool(target.min <= source.min and source.max <= target.max)
+    return _is_between_integers(op) and Interval.of(op.operand.type.dtype).fits(op.result.type.dtype)
 
 
 def _implies(other: Multiple | Predicate, fact: Multiple) -> bool:

@@ -160,9 +160,7 @@ def _pointer_arithmetic(site: Site, symbol: str, left: Any, right: Any) -> Any:
         return arrays.distance(site, base, arrays.base_of(site, right))
     if not is_numeric(right):
         return None
-    if (
-        isinstance(right, int | np.integer) and right == 0 and type(right) is not bool
-    ):  # as tiles that begin at 0 have it
+    if isinstance(right, int | np.integer) and right == 0 and type(right) is not bool:  # as of tiles that begin at 0
         return base
     offset = arrays.index_value(site, right)
     steps = site.tracer.builder.neg(offset) if symbol == "-" else offset

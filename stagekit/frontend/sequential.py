@@ -426,15 +426,13 @@ class _Order:
         if {self.apart[pair] for pair in pairs if pair in self.apart} != {None}:
             return False
         new = [pair for pair in pairs if pair not in self.apart]
-        if any(self.could_be_same(*pair) for pair in new):
-            return False
+        sized = self.sized
+        if any(one.type == other.type and sized[one].keys() == sized[other].keys() for one, other in new):
+            return False  # they could be one array
         if self.given is not None and any(self.given.get(pair, ()) is not None for pair in new):
             return False
         self.apart.update(dict.fromkeys(new))
         return True
-
-    def could_be_same(self, one: Value, other: Value) -> bool:
-        return one.type == other.type and self.sized[one].keys() == self.sized[other].keys()
 
 
 class _Contested(Exception):
@@ -484,15 +482,11 @@ def _parts(block: Block) -> list[tuple[Op, list[Op]]]:
     """Return each `statement` with what does more than compute up to the next part, and each op that has statements in it."""
     found: list[tuple[Op, list[Op]]] = []
     for op in block.ops:
-        if type(op) is ops.Statement or (op.BODY_FIELDS and _has_statements(op)):
+        if any(type(each) is ops.Statement for each in (op, *(inner for body in op.bodies() for inner in walk(body)))):
             found.append((op, []))
         elif (op.effects or op.BODY_FIELDS) and found and type(found[-1][0]) is ops.Statement:
             found[-1][1].append(op)
     return found
-
-
-def _has_statements(op: Op) -> bool:
-    return any(type(each) is ops.Statement for body in op.bodies() for each in walk(body))
 
 
 def _defined(block: Block) -> Iterator[Value]:

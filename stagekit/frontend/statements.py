@@ -161,14 +161,9 @@ def trace_return(frame: Frame, node: ast.Return) -> None:
 
 
 def trace_if(frame: Frame, node: ast.If) -> None:
-    choose(
-        frame.tracer,
-        condition(frame, node.test),
-        lambda: run_body(frame, node.body),
-        lambda: run_body(frame, node.orelse),
-        frame.loc(node.test),
-        frame,
-    )
+    holds = condition(frame, node.test)
+    then, otherwise = (functools.partial(run_body, frame, body) for body in (node.body, node.orelse))
+    choose(frame.tracer, holds, then, otherwise, frame.loc(node.test), frame)
 
 
 # -- `match` ---------------------------------------------------------------------------------------------------------------

@@ -187,8 +187,12 @@ def _sum(b: Builder, total: Value, row: Sequence[Value], column: Sequence[Value]
     return total
 
 
-for _name in PRODUCTS:
-    _product(_name)
+mma_m16n8k16_f16 = _product("mma_m16n8k16_f16")
+mma_m16n8k16_bf16 = _product("mma_m16n8k16_bf16")
+mma_m16n8k8_tf32 = _product("mma_m16n8k8_tf32")
+mma_m16n8k32_s8 = _product("mma_m16n8k32_s8")
+mma_m16n8k32_u8 = _product("mma_m16n8k32_u8")
+mma_m8n8k4_f64 = _product("mma_m8n8k4_f64")
 
 
 def _rounded(x: Term) -> Term:

@@ -133,13 +133,8 @@ def targets_of(op: Op) -> Iterable[Value]:
         return ()
     if not isinstance(op, ops.IntrinsicOp) or not op.spec.only_reads:
         return pointers_of(op)
-    return [
-        value for name, value in zip(op.spec.args, op.args) if name not in op.spec.only_reads and _is_pointer(value)
-    ]
-
-
-def _is_pointer(value: Value) -> bool:
-    return isinstance(value.type, Pointer)
+    only_read = {value for name, value in zip(op.spec.args, op.args) if name in op.spec.only_reads}
+    return [value for value in pointers_of(op) if value not in only_read]
 
 
 def written(block: Block, comes_from: Sources) -> set[Value]:

@@ -90,7 +90,10 @@ def minuend(kind: UnaryKind, dtype: DType) -> int:
 
 def compare(kind: CompareKind, a: Interval, b: Interval) -> bool | None:
     """Return the truth of `a kind b` if it is the same for all values of the two, else None."""
-    return _ANSWERS[kind](a, b)
+    if kind in _ANSWERS:
+        return _ANSWERS[kind](a, b)
+    answer = _ANSWERS[kind.opposite](a, b)
+    return None if answer is None else not answer
 
 
 def counted(start: Interval, stop: Interval, step: Interval) -> Interval:
@@ -179,17 +182,10 @@ def _is_equal(a: Interval, b: Interval) -> bool | None:
     return True if a.constant is not None and a.constant == b.constant else None
 
 
-def _not(answer: bool | None) -> bool | None:
-    return None if answer is None else not answer
-
-
 _ANSWERS: dict[CompareKind, Callable[[Interval, Interval], bool | None]] = {
     CompareKind.EQ: _is_equal,
-    CompareKind.NE: lambda a, b: _not(_is_equal(a, b)),
     CompareKind.LT: _is_less,
-    CompareKind.GE: lambda a, b: _not(_is_less(a, b)),
     CompareKind.GT: lambda a, b: _is_less(b, a),
-    CompareKind.LE: lambda a, b: _not(_is_less(b, a)),
 }
 
 # -- values of the IR -------------------------------------------------------------------------------------------------
