@@ -108,6 +108,7 @@ _SECTIONS = {
             "coalesced_threads",
             "labeled_partition",
             "grid_sync",
+            "persistent",
         ),
     ),
     "random numbers": (

@@ -31,6 +31,7 @@ def trace_for(frame: Frame, node: ast.For) -> None:
     iterable = evaluate(frame, node.iter)
     flags = _enter_loop(frame)
     turn = user_method(frame.tracer, iterable, "__stagekit_turn__")
+    take = user_method(frame.tracer, iterable, "__stagekit_take__")
     numbers = iterable.numbers if turn else iterable
     if isinstance(numbers, range | StagedRange):
         loop = rangeloop.staged(frame.tracer, numbers, frame.loc(node.iter))
@@ -38,6 +39,8 @@ def trace_for(frame: Frame, node: ast.For) -> None:
             _for_turns(frame, node, loop, flags, lambda n: Site(frame, node.iter).invoke(turn, [iterable, n]))
         else:
             _run_time_for(frame, node, loop, flags)
+    elif take:
+        _for_taken(frame, node, iterable, flags, lambda: Site(frame, node.iter).invoke(take, [iterable]))
     else:
         _unrolled(frame, node, iterable, flags)
     _leave_loop(frame, node, flags)
@@ -230,6 +233,25 @@ def _for_turns(
         _iteration(frame, flags, node.body)
 
     _counted(loop, carried, _exits_of(node, flags), body)
+
+
+def _for_taken(frame: Frame, node: ast.For, iterable: Any, flags: LoopFlags, take: Callable[[], Any]) -> None:
+    """Trace a loop of the library's that goes on while `take()` holds, which has put what the round gets into `taken`."""
+    if _exits_of(node, flags):
+        why = "who leaves a loop over what a counter gives never says that there is no more for it"
+        raise frame.error(
+            NotIterable(why, "use `continue`, and a flag where the other numbers are not to be used"), node
+        )
+    carried = CarriedLocations(frame, frame.loc(node))
+    carried.guess(_assigned_locations(frame, node))
+    if node.orelse:
+        carried.read_after = _read_after(frame, node)
+
+    def body() -> None:
+        assign(frame, node.target, iterable.taken)
+        _iteration(frame, flags, node.body)
+
+    _staged_while(carried, [], take, body, runs=False)
 
 
 def _counted(

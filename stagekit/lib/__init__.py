@@ -32,11 +32,12 @@ from stagekit.lib.staging import staged
 from stagekit.lib.tile import Tile
 from stagekit.lib.vectors import NumberVector, vector
 from stagekit.lib.votes import all, any, count_nonzero
+from stagekit.lib.work import persistent
 
 __all__ = [
     "ComplexNumber", "Group", "NumberVector", "Tile", "TiledGroup", "all", "angle", "any", "arange", "argmax", "argmin",
-    "argsort", "block_reduce", "block_scan", "coalesced_threads", "complex", "count_nonzero", "cumprod", "cumsum", "dot", "flip",
-    "full", "gather", "grid_sync", "histogram", "join", "labeled_partition", "philox", "polar", "rand", "randint", "randn",
-    "reduce", "reduce_max", "reduce_min", "reduce_sum", "scan", "shared", "sort", "split", "staged", "tiled_partition", "topk",
-    "vector", "warp_reduce", "zeros",
+    "argsort", "block_reduce", "block_scan", "coalesced_threads", "complex", "count_nonzero", "cumprod", "cumsum", "dot",
+    "flip", "full", "gather", "grid_sync", "histogram", "join", "labeled_partition", "persistent", "philox", "polar", "rand",
+    "randint", "randn", "reduce", "reduce_max", "reduce_min", "reduce_sum", "scan", "shared", "sort", "split", "staged",
+    "tiled_partition", "topk", "vector", "warp_reduce", "zeros",
 ]  # fmt: skip
