@@ -10,8 +10,9 @@
         dst=lambda n: testing.outputs(sk.float32, n),
     ))
 
-checking     `check`: a kernel against a reference, with the smallest failing call; tolerances by dtype
+checking     `check`: a kernel against a reference, with the smallest failing call
 strategies   what Hypothesis draws: sizes, dtypes, arrays, launches
+tolerances   when two arrays are equal enough, by dtype
 entries      `force_entry`: one of the bodies that a kernel may have
 launching    one launch as a value, and as text to paste
 oracle       `run_in_python`: a block-level kernel run by CPython
@@ -26,18 +27,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stagekit.testing.checking import CheckFailed, Tolerance, check, tolerance_of
+    from stagekit.testing.checking import CheckFailed, check
     from stagekit.testing.entries import force_entry
     from stagekit.testing.launching import Launch, strided
     from stagekit.testing.oracle import NoMeaning, run_in_python
     from stagekit.testing.strategies import arrays, block_sizes, dtypes, launches, lengths, outputs
+    from stagekit.testing.tolerances import Tolerance, tolerance_of
 
 _HOMES = {
-    "checking": ("CheckFailed", "Tolerance", "check", "tolerance_of"),
+    "checking": ("CheckFailed", "check"),
     "entries": ("force_entry",),
     "launching": ("Launch", "strided"),
     "oracle": ("NoMeaning", "run_in_python"),
     "strategies": ("arrays", "block_sizes", "dtypes", "launches", "lengths", "outputs"),
+    "tolerances": ("Tolerance", "tolerance_of"),
 }
 chosen_targets: tuple[str, ...] = ()  # what `check` runs on where it is given no targets; empty for all that there are
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -180,7 +180,7 @@ def test_the_tolerance_follows_the_dtype(dtype: sk.DType) -> None:
     little = np.nextafter(reference, dtype.numpy.type(200)) if dtype.is_float else reference
     tolerance = testing.tolerance_of(dtype)
 
-    from stagekit.testing.checking import difference
+    from stagekit.testing.tolerances import difference
 
     assert difference(little, reference, tolerance) is None
     assert difference(reference, reference * dtype.numpy.type(2), tolerance) is not None
