@@ -14,6 +14,7 @@ their rows and records; `__init__.pyi` shows editors and type checkers every nam
 """
 
 from types import ModuleType as _ModuleType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from stagekit import cuda
 from stagekit.diagnostics import StagekitError
@@ -140,19 +141,41 @@ from stagekit.lib import (
 from stagekit.runtime.array_list import ArrayList
 from stagekit.runtime.errors import ArgumentError, BarrierError, KernelAssertionError, LaunchError
 
+if _TYPE_CHECKING:
+    from stagekit.tuning import autotune, bench
+
 __version__ = "0.1.0"
+_LATER = {"autotune": "stagekit.tuning", "bench": "stagekit.tuning"}  # imported when they are first asked for
 
 globals().update({dtype.name: dtype for dtype in _ELEMENT_DTYPES}, **_public_in("stagekit"))
 del _ELEMENT_DTYPES, _public_in
 
 
+def __getattr__(name: str) -> object:
+    home = _LATER.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    value = globals()[name] = getattr(importlib.import_module(home), name)
+    return value
+
+
 def __dir__() -> list[str]:
     """Return the public names, without the rooms of the package, which its own imports bound here."""
-    return [name for name in globals() if name.startswith("__") or (name in __all__ and not name.startswith("_"))]
+    own = [name for name in globals() if name.startswith("__")]
+    return [*own, *(name for name in __all__ if not name.startswith("_"))]
 
 
 __all__ = sorted(
-    name
-    for name, value in globals().items()
-    if not name.startswith("__") and name != "_ModuleType" and (name == "cuda" or not isinstance(value, _ModuleType))
+    {
+        *_LATER,
+        *(
+            name
+            for name, value in globals().items()
+            if not name.startswith("__")
+            and name not in ("_ModuleType", "_TYPE_CHECKING", "_LATER")
+            and (name == "cuda" or not isinstance(value, _ModuleType))
+        ),
+    }
 )

@@ -34,14 +34,26 @@ GROUND = (
 )
 ROOMS = ("ir", "intrinsics", "frontend", "passes", "cache", "backends", "runtime", "jit")  # each sees those before it
 SEES_GROUND_ONLY = {"cache", "runtime"}  # an Artifact is all they know of a kernel
-SEES_EVERYTHING = {"__init__", "__main__", "cuda", "testing"}
+SEES_EVERYTHING = {"__init__", "__main__", "cuda", "testing", "tuning"}
 SEES_PUBLIC_NAMES = {"lib", "kernels"}
 
 LIBRARY_ROOMS = {  # third party: where it may be imported
     "llvmlite": {"backends"},
     "cuda": {"runtime"},
     "cuda.pathfinder": {"backends"},  # finds libdevice and ptxas; loads no driver
-    "numpy": {"dtypes", "ir", "lib", "intrinsics", "frontend", "cache", "backends", "runtime", "testing", "jit"},
+    "numpy": {
+        "dtypes",
+        "ir",
+        "lib",
+        "intrinsics",
+        "frontend",
+        "cache",
+        "backends",
+        "runtime",
+        "testing",
+        "jit",
+        "tuning",
+    },
     "ml_dtypes": {"dtypes", "ir", "intrinsics", "cache", "backends", "runtime", "testing"},
     "hypothesis": {"testing"},
 }

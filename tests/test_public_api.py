@@ -24,7 +24,8 @@ from tools.stubs import stubs
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = "\n".join(
-    (DOCS / name).read_text(encoding="utf-8") for name in ("language.md", "intrinsics.md", "testing.md", "debugging.md")
+    (DOCS / name).read_text(encoding="utf-8")
+    for name in ("language.md", "intrinsics.md", "testing.md", "debugging.md", "tuning.md")
 )
 
 

@@ -26,6 +26,7 @@ BUDGETS = {  # rounded up to the next 50
     "passes": 1_650,
     "runtime": 3_850,
     "testing": 2_600,
+    "tuning": 1_950,
 }
 
 

@@ -120,6 +120,14 @@ class JitFunction(Launchable):
         if not given and not values:
             raise self._missing_error(missing)
         self.parameters.check_known(given)
+        return self._waiting(fixed)
+
+    def fixing(self, values: Mapping[str, Any]) -> JitFunction:
+        """Return the kernel with these constexprs fixed. Unlike `specialize`, a call may still give those that have defaults."""
+        return self._waiting({**self._fixed, **{name: self._checked(name, value) for name, value in values.items()}})
+
+    def _waiting(self, fixed: Mapping[str, Any]) -> JitFunction:
+        """Return the kernel that waits for the rest, the same object every time."""
         key = self._key(fixed)
         with self._lock:
             partial = JitFunction(self.function, self.options, self._outer, fixed, self._origin)

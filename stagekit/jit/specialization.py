@@ -40,6 +40,7 @@ from stagekit.recursion import repeated_deeply
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.native_process import CallShape
 from stagekit.runtime.records import show
+from stagekit.runtime.views import Device
 from stagekit.signature import QUICK, Choice, KernelEntry
 
 
@@ -278,10 +279,7 @@ class Specialization(Launchable):
         """
         arg_types, device = self._argument_types.of(values)
         session = sanitizing.current()
-        if session is not None:
-            where = "interp"
-        else:
-            where = target or config.TARGET.get() or self._owner.options.target or target_of(device)
+        where = self.target_for(device, target)
         variant = self._variant(arg_types, where)
         leaves = variant.leaves(values)
         choice = choice or variant.choose(leaves)
@@ -290,6 +288,12 @@ class Specialization(Launchable):
         if session is not None:
             return variant, variant.checked(session.options).in_session(session)
         return variant, variant.kernel(key, leaves, where, device)
+
+    def target_for(self, device: Device, target: str | None) -> str:
+        """Return where a launch on arrays of this device runs. target: the one that the kernel is bound to."""
+        if sanitizing.current() is not None:
+            return "interp"
+        return target or config.TARGET.get() or self._owner.options.target or target_of(device)
 
     def call_shape(self, variant: Variant) -> CallShape:
         """Return how a variant is called, for native launchers: with its run-time parameters."""

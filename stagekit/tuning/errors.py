@@ -1,0 +1,59 @@
+"""What can be wrong with a search, its record, or what a chart needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stagekit.diagnostics import Diagnostic, StagekitError
+from stagekit.forks import importing
+
+
+class BadSpace(Diagnostic):
+    title = "A search space that cannot be searched"
+    label = "`autotune` of `{name}`: {why}"
+    help = "{hint}"
+
+
+class NoCandidate(Diagnostic):
+    title = "No candidate computes what it should"
+    label = "`{name}`: of {count} candidates none can be used; the first, {config}: {why}"
+    help = "repair the kernel or its space; `where=` leaves out candidates that cannot work"
+
+
+class NotTuned(Diagnostic):
+    title = "There is no record of tuning for this call"
+    label = "`{name}` was not tuned on {where} for {key}"
+    help = "run `.tune[...](...)` with such arguments once, or give `untuned='default'` to run the first candidate"
+
+
+class NotTimed(Diagnostic):
+    title = "Nothing is timed on the interpreter"
+    label = "`{name}` would run on the interpreter"
+    help = "tune outside `sk.sanitize` and with STAGEKIT_TARGET empty, cpu or cuda"
+
+
+class BadRecord(Diagnostic):
+    title = "A record of tuning cannot be used"
+    label = "{path}: {why}"
+    help = "give the path of a file that `.tune` wrote, or of one that is not there yet"
+
+
+class ExtraMissing(Diagnostic):
+    title = "A library that is an extra is missing"
+    label = "{what} needs `{library}`: {why}"
+    help = "install the package `{library}`, or stagekit with its extra `{extra}`"
+
+
+class TuningError(StagekitError, ValueError):
+    """A search that cannot be made, or whose record cannot be used."""
+
+
+def require_extra(what: str, library: str, extra: str) -> Any:
+    """Import a library that is an extra. what: who needs it, for the error where it is missing."""
+    import importlib
+
+    with importing:
+        try:
+            return importlib.import_module(library)
+        except ImportError as error:
+            raise TuningError(ExtraMissing(what, library.partition(".")[0], str(error), extra)) from None
