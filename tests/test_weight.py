@@ -22,6 +22,7 @@ BUDGETS = {  # rounded up to the next 50
     "ir": 3_600,
     "jit": 3_300,
     "kernels": 3_400,
+    "layouts": 500,
     "lib": 6_650,
     "passes": 1_650,
     "runtime": 3_850,

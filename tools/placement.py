@@ -15,8 +15,9 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 import stagekit as sk
+from stagekit.layouts import IndexMap, banks_svg, layout_svg, tile_layout
 from stagekit.lib.fragments import sharing_for
-from stagekit.lib.layout import enumerated
+from stagekit.lib.layout import blocked, enumerated
 from stagekit.lib.shared import turns
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
@@ -151,9 +152,25 @@ def fragments() -> str:
     return drawing.done()
 
 
+def of_memory() -> str:
+    """Draw a tile as a load of a matrix has it."""
+    return layout_svg(blocked((8, 16), 32, 4))
+
+
+def by_rows() -> str:
+    """Draw the tile of which neighbours in a row are in other threads."""
+    return layout_svg(tile_layout((8, 16), IndexMap((8, 4), (16, 1)), IndexMap(4, 4)))
+
+
+def banks() -> str:
+    """Draw the banks of rows of 32 bytes."""
+    return banks_svg(IndexMap((8, 8), (8, 1)), 4)
+
+
 def pictures() -> dict[Path, str]:
     """Return the text of each picture by its place."""
     drawn = {"tile-placement": placement, "tile-reduction": reduction, "tile-scan": scan, "fragments": fragments}
+    drawn |= {"layout-of-memory": of_memory, "layout-by-rows": by_rows, "banks": banks}
     return {FOLDER / f"{name}.svg": draw() for name, draw in drawn.items()}
 
 

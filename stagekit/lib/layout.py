@@ -85,6 +85,9 @@ class Layout:
         found: Self = _LAYOUTS.setdefault((shape, threads, registers, lanes, width), object.__new__(cls))
         return found
 
+    def __str__(self) -> str:
+        return f"{self.shape} in {self.threads} threads: registers {_text(self.registers)}; threads {_text(self.lanes)}"
+
     @functools.cached_property
     def extent(self) -> int:
         """The number of elements of the tile."""
@@ -217,6 +220,10 @@ class Layout:
             return tuple(digit._replace(axis=place(digit.axis)) if digit.stride else digit for digit in digits)
 
         return replace(self, shape=shape, registers=moved(self.registers), lanes=moved(self.lanes))
+
+
+def _text(digits: tuple[Digit, ...]) -> str:
+    return ", ".join([f"{n} along axis {axis} by {by}" if by else f"{n} copies" for n, axis, by in digits]) or "1"
 
 
 def layout_of(shape: Shape, threads: int, registers: Sequence[Digit], lanes: Sequence[Digit], width: int) -> Layout:

@@ -237,6 +237,23 @@ class Tile(ByElement):
             return Tile((), layout, spread(self.form, self.shape, len(layout.shape)) if is_other else self.form)
         return _repeated_along(self, layout) if self.shape != layout.shape else self._in(layout)
 
+    @sk._direct
+    def convert_layout(self, layout: Layout) -> Tile:
+        """Return the tile with its elements where a `stagekit.layouts.TileLayout` has them; on the CPU they stay where they are.
+
+        The layout is of this shape, and of as many threads as the block has.
+        """
+        wanted = f"a layout of shape {self.shape} for {self.layout.threads} threads, such as `stagekit.layouts.tile_layout` makes"
+        if not isinstance(layout, Layout) or layout.shape != self.shape:
+            sk._refuse_shape(f"convert_layout({layout}) of a tile of shape {self.shape}", f"give {wanted}")
+        if sk._is_for_cpu():
+            return self
+        if layout.threads != self.layout.threads:
+            sk._refuse_shape(
+                f"convert_layout to {layout.threads} threads of a block of {self.layout.threads}", f"give {wanted}"
+            )
+        return self.at(layout)
+
     def _in(self, layout: Layout) -> Tile:
         """Return the tile of these elements, which `layout` may have in another shape."""
         return tile_of(moved(self.elements, self.layout, layout), layout)
