@@ -43,6 +43,7 @@ from stagekit.frontend.state import is_atomic
 from stagekit.frontend.tracer import Frame, Tracer
 from stagekit.frontend.values import STAND_INS, Address, Array, Number, Scope, is_of_library, is_open
 from stagekit.ir import Block, Intrinsic, Value
+from stagekit.ir.repeats import Reuser
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -141,7 +142,7 @@ _PYTHONS: dict[str, Callable[..., Any]] = {
 
 
 class _Recording(NamedTuple):
-    """What a function emits, and what it returns, the run-time numbers in which are those that the block yields.
+    """What a function emits, each thing once, and what it returns, the run-time numbers in which are those that the block yields.
 
     is_placed, acts: what the kernel was found to be when it was made, at the latest by it.
     """
@@ -268,7 +269,7 @@ def _record(site: Site, function: Any, args: tuple[Any, ...], numbers: list[Numb
         is_known = _key_of(result, found) is not None
         tracer.builder.yield_(*[each.value for each in found])
     if is_known and not tracer.has_changed(start):
-        return _Recording(opened.done(), result, tracer.is_placed, tracer.has_acted)
+        return _Recording(Reuser().block(opened.done()), result, tracer.is_placed, tracer.has_acted)
     tracer.journal.undo(start.journal)
     tracer.facts.withdraw(start.asked)
     tracer.forget(start)

@@ -179,8 +179,9 @@ class Op:
         """Return the fields of the op with operands replaced by `mapping`."""
         fields, new = self.__dict__.copy(), mapping.get
         for name, kind in self.OPERAND_FIELDS:
-            old = getattr(self, name)
-            fields[name] = tuple([new(v, v) for v in old]) if kind == "operand_list" else new(old, old)
+            old = fields.get(name)
+            if old:
+                fields[name] = tuple([new(v, v) for v in old]) if kind == "operand_list" else new(old, old)
         return fields
 
     def with_bodies(self, bodies: Sequence[Block]) -> Op:
@@ -194,11 +195,15 @@ class Op:
         """Return a copy that defines values of its own; see `Block.copied`."""
         fields = self._mapped(mapping)
         for name in self.BODY_FIELDS:
-            body = getattr(self, name)
+            body = fields.get(name)
             fields[name] = body and body.copied(mapping, loc)
-        fields["loc"] = loc or self.loc
-        fields["results"] = results = tuple([Value(v.type, v.name) for v in self.results])
-        mapping.update(zip(self.results, results))
+        if loc is not None:
+            fields["loc"] = loc
+        results = []
+        for old in self.results:
+            mapping[old] = new = Value(old.type, old.name)
+            results.append(new)
+        fields["results"] = tuple(results)
         return self.with_fields(fields)
 
     def replace(self, **fields: Any) -> Op:

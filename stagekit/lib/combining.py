@@ -215,12 +215,10 @@ class Row:
         """Whether this thread is the last in order of those of its warp that hold something."""
         if self.is_reversed:
             return self.where_held(_EQUAL(self.lane, 0))
-        is_last = _EQUAL(self.thread, self.count - 1)
         if self.count % WARP == 0:
-            is_last = _EQUAL(self.lane, WARP - 1)
-        elif self.warps > 1:
-            is_last = _OR(is_last, _EQUAL(self.lane, WARP - 1))
-        return self.where_held(is_last)
+            return self.where_held(_EQUAL(self.lane, WARP - 1))
+        is_last = _EQUAL(self.thread, self.count - 1)
+        return self.where_held(_OR(is_last, _EQUAL(self.lane, WARP - 1)) if self.warps > 1 else is_last)
 
     def of_last_lane(self, value: Values) -> Values:
         """Return what the last thread in order holds, where the block is one warp."""
