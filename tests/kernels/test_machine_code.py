@@ -7,11 +7,15 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 import stagekit as sk
 from stagekit import kernels
 from stagekit.backends import ptxas
+from stagekit.ir import ops, walk
+from stagekit.kernels import attending, matrices
 from stagekit.testing import force_entry
 from tests.kernels.test_shelf import SPECIALISED
 
@@ -103,3 +107,53 @@ def test_threads_of_the_shelf_wait_as_often_as_is_needed() -> None:
         quick = force_entry(kernel.specialize(**types), "quick")
         found[name] = (quick.ir.count("syncthreads"), len(quick.trace().waits))
     assert found == BARRIERS
+
+
+# -- products and attention -------------------------------------------------------------------------------------------------
+
+
+def of_matrices(dtype: Any, kind: str) -> tuple[sk.JitFunction, list[Any]]:
+    """Return the kernel of large matrices whose rows lie side by side, and arguments for two rounds of one program."""
+    blocks = matrices.BLOCKS[kind][0]
+    total = np.int32 if kind == "bytes" else np.float32
+    held, sums = (sk.dtypes.dtype_from_numpy(np.dtype(each)) for each in (dtype, total))
+    kernel = kernels.matmul_kernel(held, sums, ((None, 1),) * 2, None, (), blocks)
+    shapes = (blocks.rows, 2 * blocks.depth), (2 * blocks.depth, blocks.columns)
+    return kernel, [*(np.zeros(shape, dtype) for shape in shapes), np.zeros((blocks.rows, blocks.columns), total)]
+
+
+def of_heads(factory: Any, name: str, arrays: str) -> tuple[sk.JitFunction, list[Any]]:
+    """Return a kernel of attention, and arguments for one program. arrays: which ones, q and k those like q or k, l of rows."""
+    rows, columns, *_ = blocks = attending._OF_GPU[name][128]
+    made = {"l": (np.float32, (1, 1, rows)), "q": (ml_dtypes.bfloat16, (1, 1, rows, 128))}
+    made["k"] = ml_dtypes.bfloat16, (1, 1, columns, 128)
+    kernel = factory(sk.bfloat16, 128, False, 1, blocks)
+    return kernel, [*(np.zeros(made[each][1], made[each][0]) for each in arrays), 0.5]
+
+
+WITH_PRODUCTS = {
+    "bfloat16": lambda: of_matrices(ml_dtypes.bfloat16, "halves"),
+    "int8": lambda: of_matrices(np.int8, "bytes"),
+    "attention": lambda: of_heads(kernels.attention_kernel, "forward", "qkkql"),
+    "gradient of q": lambda: of_heads(kernels.attention_backward_q_kernel, "q", "qqkkqlllq"),
+    "gradients of k and v": lambda: of_heads(kernels.attention_backward_kv_kernel, "k and v", "qqkkllkk"),
+}
+
+
+@pytest.mark.parametrize("name", WITH_PRODUCTS)
+def test_products_wait_once_a_round_and_meet_no_bank_conflicts(name: str) -> None:
+    """As the program runs, from the addresses of all its accesses: no more steps than 128 bytes in each would need."""
+    kernel, arguments = WITH_PRODUCTS[name]()
+
+    with sk.sanitize(statistics=True, races=False, uninitialised=False) as watch:
+        kernel[1, 1, 1](*arguments)
+
+    accesses = [each for each in watch.report.statistics.accesses if each.space == "shared"]
+    assert len(accesses) > 20
+    assert [each for each in accesses if each.passes > max(each.requests, -(-each.bytes // 128))] == []
+    types = dict.fromkeys("cdef") if "f" in kernel.__signature__.parameters else {}
+    traced = force_entry(kernel.specialize(**types), "quick").trace().function
+    loops = [[*walk(op.loop_body)] for op in walk(traced.body) if type(op) is ops.For]
+    innermost = [each for each in loops if not any(type(op) is ops.For for op in each)]
+    acts = [Counter(op.spec.name for op in each if type(op) is ops.IntrinsicOp) for each in innermost]
+    assert [each["syncthreads"] for each in acts if each["cp_async_wait"]] == [1]
