@@ -10,13 +10,13 @@ import importlib
 import math
 import re
 import sys
-from functools import cached_property
 from itertools import count
 from typing import Any, Literal
 
 import numpy as np
 
 from stagekit.diagnostics import Diagnostic, called, counted, hide_frames
+from stagekit.forks import cached_property
 from stagekit.frozen import frozen
 
 EXTENSION = "ml_dtypes"  # has the dtypes that NumPy lacks; imported when one is needed, since that can take a second

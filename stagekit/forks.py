@@ -4,17 +4,19 @@
     table = Once()                entries that are made when they are first asked for
     hold_while_forking(lock)      no thread holds it when the child starts: for code that a fork must not stop half-way
     with importing: import x      a module that a function imports, which a child would wait for if it were half imported
+    @cached_property              a property that is computed once
 
 What these locks guard is changed in one step at the end, so the child finds it whole, and does unfinished work anew.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 K = TypeVar("K")
@@ -46,6 +48,16 @@ class Once(dict[K, V]):
                 if found is None:
                     found = self[key] = make()
         return found
+
+
+class cached_property(functools.cached_property[V]):  # as the standard library spells it
+    """The standard library's, without the lock that Python 3.11 holds while any object's property of this name is computed: a
+    child would wait for it. Two threads may compute the same value.
+    """
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        super().__set_name__(owner, name)
+        self.lock = nullcontext()
 
 
 def _free_locks() -> None:

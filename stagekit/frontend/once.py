@@ -7,9 +7,9 @@ statement
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
+from stagekit.forks import cached_property
 from stagekit.intrinsics import registry
 from stagekit.ir import U32, Builder, CompareKind, Function, Space, Value, flow, ops, walk
 from stagekit.ir.rewriter import Rewriter
@@ -31,7 +31,7 @@ class OnceBranches:
         self.threads = threads
         self.conditions: set[Value] = set()
 
-    @functools.cached_property
+    @cached_property
     def used(self) -> set[Value]:
         return {value for each in walk(self.fn.body) for value in each.operands()}
 

@@ -23,13 +23,13 @@ otherwise is an `Apart`. A launch for which one does not hold runs code in which
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import NamedTuple
 
 from stagekit.diagnostics import Loc, place_of_user
+from stagekit.forks import cached_property
 from stagekit.frontend.errors import ReadAhead, StagingError
 from stagekit.frontend.once import OnceBranches, emit_barrier
 from stagekit.frozen import frozen, record
@@ -180,11 +180,11 @@ class _Order:
         """What the code takes for granted of arrays that overlap."""
         return tuple(Apart(*pair, same) for pair, same in self.apart.items())
 
-    @functools.cached_property
+    @cached_property
     def sums(self) -> Sums:
         return Sums(self.body)
 
-    @functools.cached_property
+    @cached_property
     def stand_ins(self) -> set[Value]:
         """The pointers into no array at all, for paths on which a variable has none."""
         return {op.result for op in self.allocs if op.space is Space.GLOBAL}

@@ -20,11 +20,10 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
-from functools import cached_property
 from typing import Any, TypeVar
 
 from stagekit.diagnostics import InternalError, Loc
-from stagekit.forks import new_lock
+from stagekit.forks import cached_property, new_lock
 from stagekit.frontend.errors import SourceStale, SourceUnavailable, StagingError, UnsupportedSyntax
 from stagekit.frozen import frozen
 

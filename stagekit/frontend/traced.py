@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from stagekit.artifact import Style
+from stagekit.forks import cached_property
 from stagekit.frontend.breakpoints import Scene
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.parameters import ArgType, Parameters

@@ -8,11 +8,11 @@ equal where the same ops compute them from the same values.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from stagekit.forks import cached_property
 from stagekit.ir import flow, ops
 from stagekit.ir.core import Block, Effect, Op, Value, walk
 from stagekit.ir.intrinsic import Native
@@ -174,7 +174,7 @@ class Sums:
             return _is_of_each_thread(op) or not self.terms_that_vary.isdisjoint(map(self.term, op.operands()))
         return not isinstance(op, ops.Alloc) and value not in self.arguments and value in self.varying
 
-    @functools.cached_property
+    @cached_property
     def varying(self) -> set[Value]:
         """The values that may differ between the threads of a block, found by a walk that control flow alone makes necessary."""
         return _varying(self.every)

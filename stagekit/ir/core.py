@@ -15,7 +15,6 @@ dominates; values and ops compare by identity. every op has a place, `loc`.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final, Self, TypeVar, cast, dataclass_transform
 
 from stagekit.diagnostics import Loc
+from stagekit.forks import cached_property
 from stagekit.frozen import frozen
 from stagekit.ir.types import Type
 
@@ -88,7 +88,7 @@ class Block:
     params: tuple[Value, ...]
     ops: tuple[Op, ...]
 
-    @functools.cached_property
+    @cached_property
     def every_op(self) -> Sequence[Op]:
         """Every op in it, outer before inner, in program order."""
         found: list[Op] = []

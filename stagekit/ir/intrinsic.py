@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from stagekit.diagnostics import OfEach, call_in_language
 from stagekit.dtypes import ALL_DTYPES, ARITHMETIC_DTYPES, FLOAT_DTYPES, INTEGER_DTYPES, DType
+from stagekit.forks import cached_property
 from stagekit.frozen import frozen
 from stagekit.ir.core import PURE, Effects
 from stagekit.ir.types import Pointer, Scalar, Type
@@ -215,14 +216,14 @@ class Intrinsic:
         """Return the signature with exactly these argument types, or None."""
         return self._by_args.get(arg_types)
 
-    @functools.cached_property
+    @cached_property
     def is_elementwise(self) -> bool:
         """Whether it can be done lane by lane, as any pure function from scalars to scalars can."""
         types = [t for sig in self.sigs for t in (*sig.args, *sig.results)]
         takes_scalars = bool(self.args) and all(isinstance(t, Scalar) for t in types)
         return self.effects == PURE and takes_scalars
 
-    @functools.cached_property
+    @cached_property
     def signature(self) -> inspect.Signature:
         """The parameters of a call: run-time arguments, then compile-time ones."""
         plain, empty = len(self.args) - len(self.defaults), inspect.Parameter.empty
@@ -231,12 +232,12 @@ class Intrinsic:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         return inspect.Signature([inspect.Parameter(name, kind, default=default) for name, default in given.items()])
 
-    @functools.cached_property
+    @cached_property
     def default_params(self) -> tuple[Any, ...]:
         """The compile-time parameters of a call that gives none."""
         return tuple([param.default for param in self.params])
 
-    @functools.cached_property
+    @cached_property
     def call(self) -> str:
         """How it is called, as error texts and the reference show it: `syncwarp(mask=4294967295)`."""
         return f"{self.name}{self.signature}"
@@ -260,7 +261,7 @@ class Intrinsic:
         facts = (f"Types: {types}; others are refused as NO_OVERLOAD.", about_error, where, f"Source: {self.source}.")
         return "\n".join([self.call, "", self.meaning, "", *filter(None, facts)])
 
-    @functools.cached_property
+    @cached_property
     def _by_args(self) -> dict[tuple[Type, ...], Sig]:
         return {sig.args: sig for sig in self.sigs}
 
@@ -271,7 +272,7 @@ class Intrinsic:
             self._lowerings[key] = self._lowering(target, arg_types, fastmath)
         return self._lowerings[key]
 
-    @functools.cached_property
+    @cached_property
     def _lowerings(self) -> dict[Any, Lowering]:
         return {}
 

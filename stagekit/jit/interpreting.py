@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self
@@ -20,6 +19,7 @@ from stagekit.artifact import Artifact
 from stagekit.backends import interp
 from stagekit.backends.shared_memory import place_shared
 from stagekit.diagnostics import InternalError
+from stagekit.forks import cached_property
 from stagekit.frontend.traced import Traced
 from stagekit.ir import nesting
 from stagekit.jit.compilation import lower_for
@@ -139,7 +139,7 @@ class InterpKernel(Kernel):
         """Return the first native parameter that an argument gives."""
         return next(place for place, slot in enumerate(self.artifact.signature.slots) if slot.argument == argument)
 
-    @functools.cached_property
+    @cached_property
     def _read_on_gpu(self) -> ArgumentReader:
         """The reader of a launch on a GPU, which refuses what such a launch would."""
         return compile_reader(self.artifact.signature, "cuda")

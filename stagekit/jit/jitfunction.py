@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stagekit.diagnostics import Loc, shown
-from stagekit.forks import new_lock
+from stagekit.forks import cached_property, new_lock
 from stagekit.frontend.annotations import is_instance
 from stagekit.frontend.calls import keep_snapshot
 from stagekit.frontend.errors import BadConstexpr, MissingConstexpr, NotConstexpr, SpecializeError, UnknownParameter
@@ -71,7 +71,7 @@ class JitFunction(Launchable):
     def __stagekit_fixed__(self) -> Mapping[str, Any]:
         return self._constexprs_of(self._fixed) if self._fixed else {}
 
-    @functools.cached_property
+    @cached_property
     def parameters(self) -> Parameters:
         parameters = Parameters(self._snapshot, self._outer)
         for parameter in parameters.constexprs:
@@ -285,12 +285,12 @@ class JitFunction(Launchable):
             constexprs[name] = sizes[0]
         return self.with_values(constexprs), tuple(run_time), None
 
-    @functools.cached_property
+    @cached_property
     def _open(self) -> tuple[Parameter, ...]:
         """The parameters of a call: all run-time ones, and the constexprs that are not fixed."""
         return tuple(p for p in self.parameters.all if not (p.is_constexpr and p.name in self._fixed))
 
-    @functools.cached_property
+    @cached_property
     def _bind(self) -> Binder:
         return binder_of(self.name, self._open, self.parameters, left_out=_LEFT_OUT)
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from stagekit import config
 from stagekit.diagnostics import InternalError, Loc, StagekitError, shown
-from stagekit.forks import Once
+from stagekit.forks import Once, cached_property
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.errors import (
     FLATTEN,
@@ -109,7 +109,7 @@ class Specialization(Launchable):
 
     # -- argument types -----------------------------------------------------------------------------------------
 
-    @functools.cached_property
+    @cached_property
     def meanings(self) -> dict[str, Any]:
         """What annotates each run-time parameter, or was said of it in `.specialize(...)`.
 
@@ -123,7 +123,7 @@ class Specialization(Launchable):
             for p in parameters.run_time
         }
 
-    @functools.cached_property
+    @cached_property
     def _argument_types(self) -> ArgumentTypes:
         absent = {name for name, said in self._types_given.items() if said is None}
         return ArgumentTypes(self.name, self.parameters, self.meanings, absent)

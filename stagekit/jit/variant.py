@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import LIBRARY, shown
 from stagekit.dtypes import DType, float64
-from stagekit.forks import Once, importing
+from stagekit.forks import Once, cached_property, importing
 from stagekit.frontend.parameters import ArgType, StructureArg
 from stagekit.frontend.traced import Traced
 from stagekit.frozen import record
@@ -99,7 +99,7 @@ class Variant:
         whole = dict(zip(self.arg_types, args))
         return Leaves(leaves_of(whole, self.arg_types), {name: whole[name] for name in holders})
 
-    @functools.cached_property
+    @cached_property
     def _holders(self) -> list[str]:
         return [name for name, kind in self.arg_types.items() if isinstance(kind, StructureArg)]
 
@@ -109,7 +109,7 @@ class Variant:
         values = slot_values(self.traced.signature, args) if facts else None
         return QUICK if values is None else choose(facts, self._facts(values))
 
-    @functools.cached_property
+    @cached_property
     def _facts(self) -> Evaluator:
         return compile_expressions([fact.holds for fact in self.traced.signature.facts])
 
@@ -172,7 +172,7 @@ class Variant:
         load = functools.partial(repeated_deeply(InterpKernel), *given)
         return cast("InterpKernel", self._loaded(("interp", options), load))
 
-    @functools.cached_property
+    @cached_property
     def _idle(self) -> IdleKernel:
         """The kernel on the CPU without code: it tells which block code is needed for, and launches blocks of no threads."""
         traced = self.traced

@@ -8,7 +8,6 @@ place of a coordinate. Source: Shah et al., CuTe Layout Representation and Algeb
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stagekit.diagnostics import hide_frames, shown, wrong_arguments
+from stagekit.forks import cached_property
 
 Sizes = Any  # an int, or a tuple of ints and of tuples of them
 MOST = 1 << 24  # numbers of a map of which a table is made
@@ -95,12 +95,12 @@ class IndexMap:
             )
         return sum([_dot(number, mode) for number, mode in zip(place, self.modes)])
 
-    @functools.cached_property
+    @cached_property
     def table(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Where each coordinate is, along an axis for each place: the truth about a map. Numbers go in Fortran's order."""
         return self.numbers.reshape([math.prod([digit.size for digit in mode]) for mode in self.modes], order="F")
 
-    @functools.cached_property
+    @cached_property
     def numbers(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Where each number is."""
         if self.size > MOST:

@@ -88,17 +88,20 @@ class Layout:
     def __str__(self) -> str:
         return f"{self.shape} in {self.threads} threads: registers {_text(self.registers)}; threads {_text(self.lanes)}"
 
-    @functools.cached_property
+    @property
+    @functools.cache  # noqa: B019  # layouts live for ever; `cached_property` has a lock for which a child would wait
     def extent(self) -> int:
         """The number of elements of the tile."""
         return math.prod(self.shape)
 
-    @functools.cached_property
+    @property
+    @functools.cache  # noqa: B019  # layouts live for ever; `cached_property` has a lock for which a child would wait
     def count(self) -> int:
         """How many elements each thread holds, those that do not exist included."""
         return math.prod([digit.radix for digit in self.registers])
 
-    @functools.cached_property
+    @property
+    @functools.cache  # noqa: B019  # layouts live for ever; `cached_property` has a lock for which a child would wait
     def widths(self) -> list[int]:
         """The widths of the vectors that hold a thread's elements, in order. A vector of width 1 is a scalar."""
         count = self.count
@@ -118,7 +121,8 @@ class Layout:
         """The axis along which a thread, or else the next one, has the neighbour of an element."""
         return self.vector_axis if self.width > 1 or not self.lanes else self.lanes[0].axis
 
-    @functools.cached_property
+    @property
+    @functools.cache  # noqa: B019  # layouts live for ever; `cached_property` has a lock for which a child would wait
     def offsets(self) -> list[Shape]:
         """For each register the index of its element in thread 0. In another thread it is further on by `first`."""
         found = [(0,) * len(self.shape)]
@@ -127,13 +131,15 @@ class Layout:
             found = [(*at[:axis], at[axis] + step, *at[axis + 1 :]) for step in steps for at in found]
         return found
 
-    @functools.cached_property
+    @property
+    @functools.cache  # noqa: B019  # layouts live for ever; `cached_property` has a lock for which a child would wait
     def last(self) -> list[int]:
         """How far the elements of the last thread are from those of thread 0, along each axis."""
         reach = [(digit.axis, (digit.radix - 1) * digit.stride) for digit in self.lanes]
         return [sum(far for each, far in reach if each == axis) for axis in range(len(self.shape))]
 
-    @functools.cached_property
+    @property
+    @functools.cache  # noqa: B019  # layouts live for ever; `cached_property` has a lock for which a child would wait
     def is_whole(self) -> bool:
         """Whether every thread has all its elements."""
         return all(max(o) + last < n for o, last, n in zip(zip(*self.offsets), self.last, self.shape))
@@ -187,7 +193,8 @@ class Layout:
         is_first = functools.reduce(both, [_EQUAL(value, 0) for _, value in copies], True)
         return [both(is_first, exists) for exists in self.valid()]
 
-    @functools.cached_property
+    @property
+    @functools.cache  # noqa: B019  # layouts live for ever; `cached_property` has a lock for which a child would wait
     def has_copies(self) -> bool:
         return any(digit.stride == 0 for digit in self.lanes)
 

@@ -8,7 +8,6 @@ this process compiles what they have not.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import Any
 
 from stagekit.cache import open_store
 from stagekit.diagnostics import StagekitError, warn
+from stagekit.forks import cached_property
 from stagekit.frontend.parameters import ArgType
 from stagekit.frontend.state import freeze
 from stagekit.jit.jitfunction import JitFunction
@@ -57,7 +57,7 @@ class Candidate:
     source: Source
     config: Config
 
-    @functools.cached_property
+    @cached_property
     def kernel(self) -> Launchable:
         return build(self.source, self.config)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stagekit.forks import importing, new_lock
+from stagekit.forks import cached_property, importing, new_lock
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork"),
@@ -110,6 +110,31 @@ def test_a_lock_of_another_thread_is_free_in_a_child() -> None:
     thread.join()
 
     assert status == 0
+
+
+def test_a_property_that_another_thread_computes_is_computed_in_a_child() -> None:
+    is_begun, may_go = threading.Event(), threading.Event()
+
+    class Slow:
+        @cached_property
+        def value(self) -> int:
+            is_begun.set()
+            may_go.wait(20)
+            return 1
+
+    thread = threading.Thread(target=lambda: Slow().value)
+    thread.start()
+    is_begun.wait()
+
+    def compute() -> int:
+        may_go.set()
+        return Slow().value
+
+    try:
+        assert status_of_child(compute) == 0
+    finally:
+        may_go.set()
+        thread.join()
 
 
 def test_a_lock_of_the_thread_that_forks_stays_its_own() -> None:

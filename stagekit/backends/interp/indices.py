@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
-from functools import cached_property
 
+from stagekit.forks import cached_property
 from stagekit.ir import Block, Function, Op, Scalar, Value, flow, ops, walk
 from stagekit.ir.intervals import Interval, Intervals, exact, makers
 from stagekit.ir.ops import BinaryKind, UnaryKind

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from stagekit.backends.interp.memory import Allocation, Array, View, in_lane
 from stagekit.backends.interp.options import Options
 from stagekit.diagnostics import Diagnostic, Loc, Note
 from stagekit.dtypes import DType
+from stagekit.forks import cached_property
 from stagekit.frozen import frozen
 from stagekit.intrinsics.order import acquires, releases
 from stagekit.ir import Space
