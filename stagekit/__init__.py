@@ -33,7 +33,6 @@ from stagekit.frontend.errors import SpecializeError, StagingError
 from stagekit.frontend.language import (
     alloc_local,
     alloc_shared,
-    device_entry,
     dynamic_shared,
     load,
     speculate,
@@ -47,9 +46,12 @@ from stagekit.frontend.language import (
     window,
 )
 from stagekit.frontend.language import view as _view
-from stagekit.frontend.library import all_blocks_at_once as _all_blocks_at_once
+from stagekit.frontend.launches import all_blocks_at_once as _all_blocks_at_once
+from stagekit.frontend.launches import block_threads as _block_threads
+from stagekit.frontend.launches import device_entry
+from stagekit.frontend.launches import is_along_x as _is_along_x
+from stagekit.frontend.launches import whole_block as _whole_block
 from stagekit.frontend.library import array_at as _array_at
-from stagekit.frontend.library import block_threads as _block_threads
 from stagekit.frontend.library import bounds as _bounds
 from stagekit.frontend.library import choose as _choose
 from stagekit.frontend.library import combined as _combined
@@ -58,7 +60,6 @@ from stagekit.frontend.library import dtype_of as _dtype_of
 from stagekit.frontend.library import in_order as _in_order
 from stagekit.frontend.library import in_parts as _in_parts
 from stagekit.frontend.library import in_vectors as _in_vectors
-from stagekit.frontend.library import is_along_x as _is_along_x
 from stagekit.frontend.library import is_for_cpu as _is_for_cpu
 from stagekit.frontend.library import is_like as _is_like
 from stagekit.frontend.library import is_multiple as _is_multiple
@@ -78,7 +79,6 @@ from stagekit.frontend.library import takes_vectors as _takes_vectors
 from stagekit.frontend.library import template as _template
 from stagekit.frontend.library import vector_of as _vector_of
 from stagekit.frontend.library import vector_width as _vector_width
-from stagekit.frontend.library import whole_block as _whole_block
 from stagekit.frontend.library import with_numbers as _with_numbers
 from stagekit.frontend.markers import Array, Pointer, Tensor, cdiv, ceildiv, constexpr, dynamic
 from stagekit.frontend.structures import array_lists as _array_lists

@@ -18,8 +18,6 @@ def alloc_local(shape: Any, dtype: Any) -> Any:
     'An array private to each thread, not initialised. shape: an int or a tuple of ints, known at compile time.\n\nRefused: sizes not known (RUN_TIME_VALUE), and more than a thread has (BAD_CALL).'
 def alloc_shared(shape: Any, dtype: Any, *, align: Any = ...) -> Any:
     'An array in shared memory, one per block, not initialised. shape: an int or a tuple of ints, known at compile time.\n\nIn a loop each call begins a new array, in the same place; nothing is left of the one before. align: bytes that its address is\na multiple of, a power of two up to 1024; the size of an element if left out. Refused: sizes not known (RUN_TIME_VALUE), and\nmore than any GPU has (SHARED_MEMORY_EXCEEDED).'
-def device_entry(*, launch: Any) -> Any:
-    'Let the kernel compute its own launch from sizes, constexprs and scalar arguments: `launch=LaunchConfig(grid=, block=)`.\n\nIt stands once, at the top of the kernel, outside run-time control flow; else it is refused as ENTRY_MISPLACED.'
 def dynamic_shared(dtype: Any, shape: Any = ...) -> Any:
     'The shared memory whose size the launch gives (`shared_bytes`), as a pointer, or as an array of `shape`.\n\nshape: an int or a tuple, of sizes known at run time or before. Every call returns the same memory, not initialised. A launch\nthat gives less than an array needs is refused as SHARED_MEMORY_TOO_SMALL.'
 def load(pointer: Any, mask: Any = ..., other: Any = ..., *, order: Any = ..., scope: Any = ..., cache_modifier: Any = ..., eviction_policy: Any = ...) -> Any:
@@ -46,10 +44,16 @@ def _view(number: Any, dtype: Any) -> Any:
     'The number of `dtype` that has the bits of `number`; what `number.view(dtype)` gives.'
 def _all_blocks_at_once(user: Any, at_end: Any, array: Any) -> Any:
     'Declare that the blocks of the grid wait for each other, so that a launch must run all of them at once.\n\nat_end: a fragment of the library that runs where the kernel ends, on `array`, an argument of the kernel.'
-def _array_at(rows: Any, base: Any, shape: Any, strides: Any) -> Any:
-    "Return an array of a list of arrays, which begins at an address. rows: the list's own array, by which it is named.\n\nstrides: None for C order without gaps."
 def _block_threads(length: Any, what: Any, threads_for: Any) -> Any:
     'Declare that the kernel works on `length` elements at once; return the number of threads of its block (1 to 1024).\n\nThe longest length decides; `threads_for` gives the number of threads that the caller wants for it. Where the option `threads`\nor `device_entry` fixed the block, its number of threads is returned, whatever the length.'
+def device_entry(*, launch: Any) -> Any:
+    'Let the kernel compute its own launch from sizes, constexprs and scalar arguments: `launch=LaunchConfig(grid=, block=)`.\n\nIt stands once, at the top of the kernel, outside run-time control flow; else it is refused as ENTRY_MISPLACED.'
+def _is_along_x() -> Any:
+    'Return whether all threads of the block lie along x, so that `thread_idx("x")` is the number of a thread.'
+def _whole_block(block: Any, user: Any) -> Any:
+    'Declare the block that a launch must give, since `user` has a part for each of its threads; return how many they are.\n\nblock: their number, or the extent along each axis; None for the block that `device_entry` gives.'
+def _array_at(rows: Any, base: Any, shape: Any, strides: Any) -> Any:
+    "Return an array of a list of arrays, which begins at an address. rows: the list's own array, by which it is named.\n\nstrides: None for C order without gaps."
 def _bounds(numbers: Any) -> Any:
     'Return start, stop and step of a range, known or not.'
 def _choose(condition: Any, then: Any, otherwise: Any) -> Any:
@@ -66,8 +70,6 @@ def _in_parts(value: Any) -> Any:
     "Return a complex number of Python's or NumPy's as one of the library; any other value unchanged."
 def _in_vectors(values: Any, widths: Any) -> Any:
     'Return vectors of these widths. values: one for each vector (a number is put in all lanes), or one for each lane.\n\nWhere they are not numbers, or for each lane not numbers of one dtype, return one for each lane instead.'
-def _is_along_x() -> Any:
-    'Return whether all threads of the block lie along x, so that `thread_idx("x")` is the number of a thread.'
 def _is_for_cpu() -> Any:
     'Return whether the trace is for the CPU. A kernel that asks is traced for it apart from the other targets.'
 def _is_like(value: Any, other: Any) -> Any:
@@ -105,8 +107,6 @@ def _vector_of(*numbers: Any) -> Any:
     'Return the vector of two, four or eight numbers, in the dtype in which they meet. Of literals alone it is one, too.'
 def _vector_width() -> Any:
     "Return how many elements of the kernel's arrays 16 bytes hold, 8 at most: by the smallest of 2 bytes or more.\n\n1 on the CPU, and in code that takes nothing for granted of its arguments: there a thread has no use for neighbours."
-def _whole_block(block: Any, user: Any) -> Any:
-    'Declare the block that a launch must give, since `user` has a part for each of its threads; return how many they are.\n\nblock: their number, or the extent along each axis; None for the block that `device_entry` gives.'
 def _with_numbers(like: Any, numbers: Any) -> Any:
     'Return a value like `like` that has these numbers instead.'
 def cdiv(a: Any, b: Any) -> Any:
@@ -435,14 +435,6 @@ def hypot(x: Any, y: Any) -> Any:
     'The square root of x*x + y*y, without overflow on the way.'
 def pow(x: Any, y: Any) -> Any:
     '`x` to the power of `y`. Of integers: wraps, and a negative `y` gives 0 but for the bases 1 and -1. Under `fastmath=True` a GPU gives NaN for a negative float `x`.'
-def erf(x: Any) -> Any:
-    'The error function.'
-def erfc(x: Any) -> Any:
-    '1 - erf(x), accurate where that is small.'
-def gamma(x: Any) -> Any:
-    'The gamma function; infinite at 0, NaN at the negative whole numbers.'
-def lgamma(x: Any) -> Any:
-    'log(abs(gamma(x))); +inf at the poles of `gamma`. Relative accuracy is lost near the zeros below -2.'
 def lane_id() -> Any:
     'Index of this thread in its warp, 0 to 31. Threads are put into warps in the order x, then y, then z.'
 def warp_id() -> Any:
@@ -451,6 +443,14 @@ def program_id(axis: Any = ...) -> Any:
     'Index of this block in the grid along axis 0, 1 or 2: `block_idx` for block-level kernels.'
 def num_programs(axis: Any = ...) -> Any:
     'Blocks in the grid along axis 0, 1 or 2: `grid_dim` for block-level kernels.'
+def erf(x: Any) -> Any:
+    'The error function.'
+def erfc(x: Any) -> Any:
+    '1 - erf(x), accurate where that is small.'
+def gamma(x: Any) -> Any:
+    'The gamma function; infinite at 0, NaN at the negative whole numbers.'
+def lgamma(x: Any) -> Any:
+    'log(abs(gamma(x))); +inf at the poles of `gamma`. Relative accuracy is lost near the zeros below -2.'
 def syncthreads() -> Any:
     'Wait until every thread of the block is here; what any of them wrote before is then visible to all of them.'
 def syncthreads_count(predicate: Any) -> Any:

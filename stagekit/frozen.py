@@ -51,7 +51,8 @@ def write_init(init: Any) -> None:
 
 
 def _dataclass_without_source(cls: Any, *, slots: bool, repr: bool, kw_only: bool) -> Any:
-    cls.__doc__ = cls.__doc__ or cls.__name__  # else a signature is made for it
+    if not cls.__doc__:  # else a signature is made for it
+        cls.__doc__ = cls.__name__
     made: Any = dataclass(eq=False, repr=False, init=False, slots=slots, kw_only=kw_only)(cls)
     if "__init__" not in vars(made):
         made.__init__ = _unwritten_init(made)

@@ -1,4 +1,4 @@
-"""Derive the polynomials of `intrinsics/exponentials.py` and `trigonometry.py` anew, and compare them with what stands there.
+"""Derive the polynomials of `exponentials.py`, `special_functions.py` and `trigonometry.py` anew, and compare them with theirs.
 
     python tools/minimax.py          (needs mpmath)
 
@@ -18,7 +18,7 @@ import mpmath as mp
 import numpy as np
 
 from stagekit.dtypes import float32, float64
-from stagekit.intrinsics import exponentials, trigonometry
+from stagekit.intrinsics import exponentials, special_functions, trigonometry
 
 mp.mp.prec = 160
 GRID = 1200  # points on which extrema are looked for
@@ -180,7 +180,9 @@ FITS = (
         trigonometry._COS_CURVE,
     ),
     Fit("atan", atan_curve, lambda u: 1 / atan_curve(u), ZERO, ONE, 11, np.float64, trigonometry._ATAN_CURVE),
-    Fit("erf", erf_curve, lambda u: 1 / erf_curve(u), ZERO, mp.mpf("0.5625"), 6, np.float64, exponentials._ERF_NEAR),
+    Fit(
+        "erf", erf_curve, lambda u: 1 / erf_curve(u), ZERO, mp.mpf("0.5625"), 6, np.float64, special_functions._ERF_NEAR
+    ),
     Fit(
         "erfc",
         erfc_curve,
@@ -189,7 +191,7 @@ FITS = (
         ONE,
         12,
         np.float64,
-        exponentials._ERFC_CURVE,
+        special_functions._ERFC_CURVE,
     ),
 )
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from stagekit.diagnostics import PACKAGE, StagekitError, shown
 from stagekit.dtypes import DType, element_dtype
-from stagekit.frontend import builtins, effects, language, objects, overloads
+from stagekit.frontend import builtins, effects, language, launches, objects, overloads
 from stagekit.frontend.assignments import binding_scope
 from stagekit.frontend.complexes import KINDS as COMPLEX
 from stagekit.frontend.complexes import ComplexLibrary, in_parts
@@ -367,7 +367,7 @@ def _construct(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]) -
 def _construct_plainly(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Make an object as `type.__call__` does. A user's `__init__` is interpreted; a dataclass's is staged field by field."""
     if getattr(cls, "__stagekit_launch__", False):
-        return language.staged_launch(site, cls, args, kwargs)
+        return launches.staged_launch(site, cls, args, kwargs)
     generated = lookup(cls, "__init__")
     if dataclasses.is_dataclass(cls) and isinstance(generated, types.FunctionType) and is_generated(generated):
         return _dataclass(site, cls, args, kwargs)

@@ -20,6 +20,7 @@ from stagekit.frontend import expressions, loop_statements, outside  # noqa: F40
 from stagekit.frontend.annotations import marked_parts
 from stagekit.frontend.complexes import ComplexLibrary
 from stagekit.frontend.direct import run_at
+from stagekit.frontend.effects import polling_loops
 from stagekit.frontend.errors import (
     BadBlockSize,
     BadOption,
@@ -34,13 +35,12 @@ from stagekit.frontend.evaluation import Site
 from stagekit.frontend.extents import is_row_major, row_major, scaled
 from stagekit.frontend.facts import Argument
 from stagekit.frontend.host_sizes import HostExpressions, renumbered
-from stagekit.frontend.language import StagedLaunch
-from stagekit.frontend.library import launched_threads, wrong_block
+from stagekit.frontend.launches import StagedLaunch, launched_threads, wrong_block
 from stagekit.frontend.markers import Dynamic, Optional, Pointer, SizeOp, Tensor
 from stagekit.frontend.parameters import ArgType, ArrayArg, ConstantArg, NoneArg, ScalarArg, StructureArg
-from stagekit.frontend.polling import polling_loops
-from stagekit.frontend.sequential import Apart, ArgumentLayout, Equal, Given, Sequential, sequential, thread_level
+from stagekit.frontend.sequential import Sequential, sequential, thread_level
 from stagekit.frontend.source import Source
+from stagekit.frontend.statement_order import Apart, ArgumentLayout, Equal, Given
 from stagekit.frontend.statements import run_body
 from stagekit.frontend.structures import PartsMarker, place_in, put_together, said_of_parts
 from stagekit.frontend.traced import ArgumentsApart, KernelRequest, Traced

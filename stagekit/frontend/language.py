@@ -1,5 +1,5 @@
-"""The language's own functions that are not intrinsics: memory, staging, launches. Each is an object that the tracer runs. Those
-that only the library calls are in `library.py`.
+"""The language's own functions that are not intrinsics: memory and staging. Each is an object that the tracer runs. Those of
+launches are in `launches.py`, those that only the library calls in `library.py`.
 
 Called outside a kernel they raise an error, but for the few that `outside` lists.
 """
@@ -18,13 +18,12 @@ import numpy as np
 from stagekit import dtypes
 from stagekit.diagnostics import DIVISION, call_in_language, shown
 from stagekit.dtypes import DType
-from stagekit.frontend import arrays, attributes, caching, conditions, effects, ordered
+from stagekit.frontend import arrays, attributes, conditions, effects, ordered
 from stagekit.frontend.complexes import ComplexLibrary
 from stagekit.frontend.errors import (
     NO_GPU,
     BadCall,
     BadOperands,
-    EntryMisplaced,
     NotOfArguments,
     SharedMemoryExceeded,
     StaticAssertion,
@@ -39,8 +38,7 @@ from stagekit.frontend.parts import describe
 from stagekit.frontend.source import name_given_to
 from stagekit.frontend.tables import table_of
 from stagekit.frontend.values import Address, Array, Number, StaticRange, holds_run_time
-from stagekit.frozen import frozen
-from stagekit.ir import Effect, Space, Value, Vector, has_effect
+from stagekit.ir import Space, Value, Vector
 from stagekit.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES
 
 
@@ -87,7 +85,6 @@ def bind(
 
 staged = functools.partial(Staged, is_elementwise=False)
 elementwise = functools.partial(Staged, is_elementwise=True)
-_signature = functools.cache(inspect.signature)
 
 
 def _static_int(site: Site, value: Any, what: str, hint: str = "use a constexpr") -> int:
@@ -135,7 +132,7 @@ def load(
     Refused as BAD_OPERANDS: what is no pointer, and an `other` that would be rounded; as NO_OVERLOAD: an order for bools or
     memory of a thread.
     """
-    cache = caching.hint(site, "load", cache_modifier, eviction_policy, order, scope)
+    cache = ordered.cache_hint(site, "load", cache_modifier, eviction_policy, order, scope)
     if order is None and scope is None:
         return load_as(site, pointer, mask, other, functools.partial(effects.load, site, cache=cache))
     return load_as(site, pointer, mask, other, functools.partial(ordered.load, site, order, scope))
@@ -182,7 +179,7 @@ def store(
     cache_modifier: ".wb", ".cg", ".cs" (not read soon) or ".wt" (through to memory). eviction_policy: as in `load`.
     Refused as BAD_OPERANDS: what is no pointer or no number; as NO_OVERLOAD: an order for bools or memory of a thread.
     """
-    cache = caching.hint(site, "store", cache_modifier, eviction_policy, order, scope)
+    cache = ordered.cache_hint(site, "store", cache_modifier, eviction_policy, order, scope)
     if order is None and scope is None:
         store_as(site, pointer, value, mask, functools.partial(effects.store, site, cache=cache))
     else:
@@ -221,7 +218,7 @@ def view(site: Site, number: Any, dtype: Any) -> Any:
     return attributes.viewed(site, number, target)
 
 
-def _axes(given: Any) -> tuple[Any, ...]:
+def axes_of(given: Any) -> tuple[Any, ...]:
     """Return a value for each axis; one that is given without a tuple is for the only axis."""
     return tuple(given) if isinstance(given, tuple | list) else (given,)
 
@@ -300,7 +297,7 @@ def ask_multiple(
 
 def _alloc(site: Site, shape: Any, dtype: Any, space: Space, align: int | None) -> Any:
     dtype = _known_dtype(site, dtype)
-    sizes = tuple(_static_int(site, s, "`shape`") for s in _axes(shape))
+    sizes = tuple(_static_int(site, s, "`shape`") for s in axes_of(shape))
     name = name_given_to(site.node) or space.value
     return _allocated(site, name, sizes, dtype, space, align or dtype.itemsize)
 
@@ -364,7 +361,7 @@ def window(site: Site, array: Any, start: Any, shape: Any) -> Array:
     it is not clamped: the elements must be there. The checking interpreter finds an access where they are not. Refused as
     BAD_CALL: what is no array, and more axes than it has.
     """
-    starts, sizes = _axes(start), _axes(shape)
+    starts, sizes = axes_of(start), axes_of(shape)
     if not isinstance(array, Array):
         raise site.error(BadCall(f"`window` of {describe(array)}", "give an array"))
     if len(starts) != len(sizes) or len(sizes) > array.ndim:
@@ -429,7 +426,7 @@ def dynamic_shared(site: Site, dtype: Any, shape: Any = None) -> Any:
         attributes.require_dtype(site, "dynamic_shared", dtype)
         _need_shared(site, 1, dtype)
         return base
-    sizes = tuple(s if isinstance(s, int) else Number(arrays.index_value(site, s)) for s in _axes(shape))
+    sizes = tuple(s if isinstance(s, int) else Number(arrays.index_value(site, s)) for s in axes_of(shape))
     return _allocated(site, "dynamic_shared", sizes, dtype, Space.SHARED, 16, base)
 
 
@@ -483,55 +480,3 @@ def constexpr_value(site: Site, value: Any) -> Any:
     if holds_run_time(value):
         raise site.needs_static("the argument of `constexpr`", value, "pass it as a constexpr parameter")
     return value
-
-
-# -- launches -------------------------------------------------------------------------------------------------------------
-
-
-@frozen(slots=False)
-class StagedLaunch:
-    """`LaunchConfig(...)` inside a kernel: sizes may be run-time values."""
-
-    grid: tuple[Any, ...]
-    block: tuple[Any, ...]
-    shared_bytes: Any
-
-
-def staged_launch(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]) -> StagedLaunch:
-    signature = _signature(cls)
-    bound = bind(site, cls.__name__, signature, args, kwargs, f"{cls.__name__}({', '.join(signature.parameters)})")
-    bound.apply_defaults()
-    values = bound.arguments
-    grid, block = ((*axes, 1, 1)[: max(3, len(axes))] for axes in map(_axes, (values["grid"], values["block"])))
-    return StagedLaunch(grid, block, values["shared_bytes"])
-
-
-_SEEN_FROM_OUTSIDE = (Effect.WRITE, Effect.SYNC, Effect.COLLECTIVE, Effect.HOST)
-
-
-@staged
-def device_entry(site: Site, *, launch: Any) -> None:
-    """Let the kernel compute its own launch from sizes, constexprs and scalar arguments: `launch=LaunchConfig(grid=, block=)`.
-
-    It stands once, at the top of the kernel, outside run-time control flow; else it is refused as ENTRY_MISPLACED.
-    """
-    tracer = site.tracer
-    problem = None
-    before = next((each for each in tracer.builder.current.ops if has_effect(each, *_SEEN_FROM_OUTSIDE)), None)
-    if tracer.control_depth or site.frame.depth:
-        problem = "it is called under run-time control flow" if tracer.control_depth else "it is called from a helper"
-    elif tracer.launch is not None:
-        problem = "it is called a second time"
-    elif not isinstance(launch, StagedLaunch):
-        problem = f"launch is {describe(launch)}, not a LaunchConfig"
-    elif len(launch.grid) > 3 or len(launch.block) > 3:
-        problem = "grid and block have at most three axes"
-    elif tracer.options.threads is not None:
-        problem = "the option `threads` says already how many threads the block has"
-    elif "tile" in tracer.uses:
-        problem = "it comes after the first tile, which has to know the block"
-    elif before is not None:
-        problem = f"line {before.loc.line} before it does something already"
-    if problem:
-        raise site.error(EntryMisplaced(problem))
-    tracer.launch = (launch, site.loc)

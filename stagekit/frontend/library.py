@@ -1,15 +1,13 @@
-"""What only the library calls: vectors of a thread, questions about arguments, and the block whose threads tiles share.
+"""What only the library calls: vectors of a thread, questions about arguments, and functions that users give it.
 
 `stagekit/__init__.py` gives these functions names that begin with an underscore.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 import itertools
-import math
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,21 +15,19 @@ from typing import Any
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc, shown
 from stagekit.dtypes import DType
-from stagekit.frontend import caching, complexes, conditions, direct, effects
+from stagekit.frontend import complexes, conditions, direct, effects, ordered
 from stagekit.frontend.calls import snapshot_of
-from stagekit.frontend.errors import BadBlockSize, BadCall, BadIndex, BadShape, StagingError
+from stagekit.frontend.errors import BadCall, BadIndex, BadShape, StagingError
 from stagekit.frontend.evaluation import Site, in_users_words
 from stagekit.frontend.extents import row_major
-from stagekit.frontend.language import ELEMENTWISE, Staged, StagedLaunch, ask_multiple, load_as, staged, store_as
-from stagekit.frontend.numbers import default_dtype, describe_type, is_literal, is_numeric, meet, own_type
+from stagekit.frontend.language import ELEMENTWISE, Staged, ask_multiple, load_as, staged, store_as
+from stagekit.frontend.numbers import default_dtype, is_literal, is_numeric, meet, own_type
 from stagekit.frontend.parts import describe, note_parts, parts_of, same_shape, with_parts
-from stagekit.frontend.tracer import Extents, Tracer, WholeBlock
 from stagekit.frontend.values import Address, Array, Number, StagedRange, is_dataclass_with
 from stagekit.ir import Block, Effect, Intrinsic, Scalar, Value, Vector, walk
 from stagekit.ir.intervals import Interval
-from stagekit.limits import MAX_THREADS, MOST_ELEMENTS
+from stagekit.limits import MOST_ELEMENTS
 
 
 @staged
@@ -131,14 +127,16 @@ def load_vector(
 
     align: bytes of which the address is a multiple, as the caller knows. other: a number or a vector. hints: as those of `load`.
     """
-    emit = functools.partial(effects.load, site, count=count, align=align, cache=caching.hint(site, "load", **hints))
+    emit = functools.partial(
+        effects.load, site, count=count, align=align, cache=ordered.cache_hint(site, "load", **hints)
+    )
     return load_as(site, pointer, mask, other, emit, count)
 
 
 @staged
 def store_vector(site: Site, pointer: Any, value: Any, align: int, mask: Any = None, **hints: str) -> None:
     """Write the lanes of a vector from `pointer` on, as `store` writes one; the rest is as in `load_vector`."""
-    cache = caching.hint(site, "store", **hints)
+    cache = ordered.cache_hint(site, "store", **hints)
     store_as(site, pointer, value, mask, functools.partial(effects.store, site, align=align, cache=cache))
 
 
@@ -296,38 +294,6 @@ _ELEMENT_HINT = "it makes each element from the elements beside it; write a kern
 
 
 @staged
-def block_threads(site: Site, length: Any, what: str, threads_for: Callable[[int], int]) -> int:
-    """Declare that the kernel works on `length` elements at once; return the number of threads of its block (1 to 1024).
-
-    The longest length decides; `threads_for` gives the number of threads that the caller wants for it. Where the option `threads`
-    or `device_entry` fixed the block, its number of threads is returned, whatever the length.
-    """
-    if isinstance(length, Number):
-        raise site.needs_static(what, length, "use a constexpr")
-    if isinstance(length, np.integer) and is_numeric(length):
-        length = int(length)
-    if not isinstance(length, int) or isinstance(length, bool):
-        why = f"it is a {type(length).__name__}, not an int"
-        raise site.error(BadBlockSize(what, shown(length), why, _TILE_LENGTH))
-    length = int.__index__(length)  # an object of a user's class counts by its value alone
-    if length < 1:
-        raise site.error(BadBlockSize(what, shown(length), "it is less than 1", _TILE_LENGTH))
-    tracer = site.tracer
-    tracer.uses["tile"] = "block"
-    tracer.become_block_level()
-    known = tracer.assumed.block_threads
-    if tracer.launch is not None:
-        needed = launched_threads(tracer.launch[0], site.loc)
-    elif tracer.options.threads is not None and known is not None:  # both are what the option says
-        needed = known
-    else:
-        needed = max(threads_for(length), known or 0)
-    if needed != known:
-        tracer.assume(dataclasses.replace(tracer.assumed, block_threads=needed), is_too_late=known is not None)
-    return needed
-
-
-@staged
 def refuse_shape(site: Site, message: str, hint: str) -> None:
     """Refuse, as BAD_SHAPE, shapes that an operation does not take."""
     raise site.error(BadShape(in_users_words(message), hint))
@@ -391,72 +357,6 @@ def bounds(site: Site, numbers: Any) -> tuple[Any, Any, Any]:
     return numbers.start, numbers.stop, numbers.step
 
 
-_TILE_LENGTH = "a tile has a length of at least 1, a Python int known at compile time"
-
-
-@staged
-def whole_block(site: Site, block: Any, user: str) -> int:
-    """Declare the block that a launch must give, since `user` has a part for each of its threads; return how many they are.
-
-    block: their number, or the extent along each axis; None for the block that `device_entry` gives.
-    """
-    tracer = site.tracer
-    entry = _block_of_entry(tracer)
-    if block is None and entry is None:
-        hint = "give `block_threads`, the block of the launch: no `device_entry` says what it is at compile time"
-        raise site.error(BadCall(f"`{user}` of a block that is not known", hint))
-    shape = entry if block is None else _block_shape(site, block, user)
-    if entry is not None and type(block) is int and math.prod(entry) == block:
-        shape = entry
-    assert shape is not None
-    known = tracer.whole_block
-    if known is not None and known.shape != shape:
-        raise site.error(wrong_block(WholeBlock(shape, user, site.loc), known.shape))
-    tracer.whole_block = WholeBlock(shape, user, site.loc)
-    return math.prod(shape)
-
-
-def _block_of_entry(tracer: Tracer) -> Extents | None:
-    sizes = [size for size in (tracer.launch[0].block if tracer.launch else ()) if isinstance(size, int | np.integer)]
-    return (int(sizes[0]), int(sizes[1]), int(sizes[2])) if len(sizes) == 3 else None
-
-
-def _block_shape(site: Site, block: Any, user: str) -> Extents:
-    sizes = block if isinstance(block, tuple | list) else (block,)
-    if not 1 <= len(sizes) <= 3 or not all(type(size) is int and size > 0 for size in sizes):
-        why = "it is no int above 0, nor up to three of them"
-    elif math.prod(sizes) > MAX_THREADS:
-        why = f"a block has 1 to {MAX_THREADS} threads"
-    else:
-        x, y, z = (*sizes, 1, 1)[:3]
-        return x, y, z
-    hint = "give the block of the launch, known at compile time: 256, or (16, 16)"
-    raise site.error(BadCall(f"{user}: block_threads is {shown(block)}: {why}", hint))
-
-
-@staged
-def all_blocks_at_once(site: Site, user: str, at_end: Any, array: Any) -> None:
-    """Declare that the blocks of the grid wait for each other, so that a launch must run all of them at once.
-
-    at_end: a fragment of the library that runs where the kernel ends, on `array`, an argument of the kernel.
-    """
-    tracer = site.tracer
-    is_argument = isinstance(array, Array) and not array.is_part and array.base.value is array.base.start
-    if not is_argument or array.dtype is not dtypes.uint32 or array.ndim != 1:
-        hint = "declare a parameter for it: an array of two uint32, which are 0 before the first launch"
-        raise site.error(BadCall(f"`{user}` takes an argument of the kernel, got {describe(array)}", hint))
-    tracer.at_end[at_end] = array
-
-
-@staged
-def is_along_x(site: Site) -> bool:
-    """Return whether all threads of the block lie along x, so that `thread_idx("x")` is the number of a thread."""
-    tracer = site.tracer
-    wanted, launch = tracer.whole_block, tracer.launch
-    extents = wanted.shape[1:] if wanted else launch[0].block[1:] if launch else ()
-    return all(isinstance(each, int | np.integer) and each == 1 for each in extents)
-
-
 @staged
 def numbers_of(site: Site, value: Any) -> list[Any]:
     """Return the numbers in a value, in order: itself, or those in a tuple, list, dict or object of a user's class, nested."""
@@ -488,26 +388,3 @@ def is_like(site: Site, value: Any, other: Any) -> bool:
     if parts is None or others is None:
         return parts is others and is_numeric(value) == is_numeric(other)
     return same_shape(value, other) and all(is_like.run(site, a, b) for a, b in zip(parts, others))
-
-
-def launched_threads(launch: StagedLaunch, loc: Loc) -> int:
-    """Return how many threads the block has that `device_entry` gave to a block-level kernel."""
-    threads, *others = launch.block
-    is_usable = isinstance(threads, int | np.integer) and 1 <= threads <= MAX_THREADS
-    if not is_usable or others != [1, 1]:
-        shown = ", ".join(describe_type(b) if isinstance(b, Number) else str(b) for b in launch.block)
-        why = f"a block-level kernel needs a block along x alone, of 1 to {MAX_THREADS} threads known at compile time"
-        hint = "give the launch such a block, as in `block=128`; a tile may be longer than its block"
-        raise StagingError(BadBlockSize("block", f"({shown})", why, hint), loc)
-    return int(threads)
-
-
-def wrong_block(wanted: WholeBlock, block: Extents) -> BadCall:
-    is_of_count = math.prod(block) != math.prod(wanted.shape)
-    given, found = (
-        str(math.prod(each) if is_of_count or each[1:] == (1, 1) else each) for each in (wanted.shape, block)
-    )
-    return BadCall(
-        f"`{wanted.user}` over {given} threads, in a block of {found}",
-        f"every thread of the block takes part: call it with {found}",
-    )

@@ -1,7 +1,7 @@
-"""Loads and stores with an order: of one element, in one indivisible step, seen by the threads of a scope.
+"""What loads and stores may say beside a mask: an order, or a hint for caches.
 
-In a block-level kernel one thread does them, as it does atomics, and `sequential.py` lets the block wait where the order asks
-for it.
+One with an order is of one element, in one indivisible step, seen by the threads of a scope. In a block-level kernel one thread
+does it, as it does atomics, and `statement_order.py` lets the block wait where the order asks for it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from stagekit.frontend import effects
-from stagekit.frontend.errors import NoOverload
+from stagekit.frontend.errors import BadCall, NoOverload
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.overloads import checked_param
 from stagekit.intrinsics import registry
-from stagekit.ir import Intrinsic, Value
+from stagekit.ir import Intrinsic, Param, Value
 
 _LOAD, _STORE = registry.by_name("atomic_load"), registry.by_name("atomic_store")
 
@@ -63,3 +63,28 @@ def _access(
         return builder.if_(mask, on.done(), off.done())
 
     return effects.act(site, emit, operands[:1])
+
+
+# -- hints for caches, by the names and values of Triton -------------------------------------------------------------------
+
+_MODIFIERS = {"load": ("", ".ca", ".cg", ".cs"), "store": ("", ".wb", ".cg", ".cs", ".wt")}
+_USUAL = ("", ".ca", ".wb")  # what an access does anyway
+_POLICIES = ("", "evict_first", "evict_last")
+
+
+def cache_hint(
+    site: Site, name: str, cache_modifier: Any = "", eviction_policy: Any = "", *orders: str | None
+) -> str | None:
+    """Return how PTX writes the hint of an access; None without one. Refused: two at once, and one beside an order."""
+    if cache_modifier == "" and eviction_policy == "":  # nearly always
+        return None
+    call = f"{name}(..., cache_modifier='.cg')"
+    modifier = checked_param(site, name, call, Param("cache_modifier", _MODIFIERS[name], ""), cache_modifier)
+    policy = checked_param(site, name, call, Param("eviction_policy", _POLICIES, ""), eviction_policy)
+    is_ordered = any(each is not None for each in orders)
+    if is_ordered or (modifier and policy):
+        what = "an order and a hint for caches" if is_ordered else "`cache_modifier` and `eviction_policy`"
+        raise site.error(BadCall(f"`{name}` takes one of {what}", "leave one of them out: an instruction has one"))
+    if policy:
+        return f"L1::{policy}"
+    return None if modifier in _USUAL else modifier[1:]

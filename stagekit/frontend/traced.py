@@ -10,7 +10,7 @@ from stagekit.forks import cached_property
 from stagekit.frontend.breakpoints import Scene
 from stagekit.frontend.captures import Captures
 from stagekit.frontend.parameters import ArgType, Parameters
-from stagekit.frontend.sequential import Equal
+from stagekit.frontend.statement_order import Equal
 from stagekit.frontend.tracer import TraceOptions
 from stagekit.frozen import frozen
 from stagekit.ir import Function, Value

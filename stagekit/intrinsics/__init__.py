@@ -8,6 +8,7 @@ from stagekit.intrinsics import (
     exponentials,
     index,
     rounding,
+    special_functions,
     sync,
     tensor,
     trigonometry,
@@ -16,7 +17,7 @@ from stagekit.intrinsics import (
 from stagekit.intrinsics.registry import all_intrinsics, by_name, define, public_in
 
 FAMILIES = {
-    "math": (exponentials, rounding, trigonometry, approximations),
+    "math": (exponentials, special_functions, rounding, trigonometry, approximations),
     "bits": (bits, dot_products),
     "index": (index,),
     "sync": (sync,),

@@ -1,4 +1,4 @@
-"""Exponentials, logarithms, powers, the error and gamma functions.
+"""Exponentials, logarithms and powers.
 
     exp(x) = 2**n * e**r,            n = rint(x / ln 2),      |r| <= ln(2) / 2
     log(x) = n * ln 2 + log(1 + f),  x = 2**n * (1 + f),      sqrt(1/2) <= 1 + f < sqrt(2)
@@ -448,66 +448,4 @@ pow = define(
     doc="`x` to the power of `y`. Of integers: wraps, and a negative `y` gives 0 but for the bases 1 and -1. "
     "Under `fastmath=True` a GPU gives NaN for a negative float `x`.",
     source="C23, 7.12.7.5",
-)
-
-# -- the error and gamma functions ------------------------------------------------------------------------------------
-
-_ERF_NEAR = (
-    *(1.128379167067801, -0.3761263842756536, 0.11283778252470257, -0.026864742521144784, 0.005216689980000737),
-    *(-0.0008355366444422221, 9.461261598201867e-05),
-)
-_ERFC_CURVE = (
-    *(0.28209716414094016, 0.2820178619000499, 0.24793400656196352, 0.1671322753185761, 0.13317115505072633),
-    *(-0.18438089708633443, 0.39149450245879786, -0.800762963283742, 0.7663637890659057, -0.3226060558850331),
-    *(0.007005381109243013, 0.04084581854802955, -0.010312038064881622),
-)
-
-
-def _erfc_of_positive(a: Term) -> Term:
-    """Return exp(-a**2) * t * curve(t) for t = 1 / (1 + a / 2)."""
-    t = 1.0 / (a * 0.5 + 1.0)
-    return (-(a * a)).call("exp") * (t * polynomial(t, _ERFC_CURVE))
-
-
-def _erf(x: Term) -> Term:
-    a = absolute(x)
-    near = x * polynomial(x * x, _ERF_NEAR)
-    return near.select_if(a < 0.75, copy_sign(1.0 - _erfc_of_positive(a), x))
-
-
-def _erfc(x: Term) -> Term:
-    tail = _erfc_of_positive(absolute(x))
-    return (2.0 - tail).select_if(x < 0.0, tail)
-
-
-erf = define_library(
-    "erf",
-    reference.each_lane(math.erf, math.nan),
-    "The error function.",
-    "7.12.8.1",
-    ulp=(2, 1),
-    single=in_float64(_erf),
-)
-erfc = define_library(
-    "erfc",
-    reference.each_lane(math.erfc, math.nan),
-    "1 - erf(x), accurate where that is small.",
-    "7.12.8.2",
-    ulp=(5, 3),
-    single=in_float64(_erfc),
-)
-gamma = define_library(
-    "gamma",
-    reference.each_lane(math.gamma, reference.gamma_at_edge),
-    "The gamma function; infinite at 0, NaN at the negative whole numbers.",
-    "7.12.8.4",
-    ulp=(10, 10),
-    symbol="tgamma",
-)
-lgamma = define_library(
-    "lgamma",
-    reference.each_lane(reference.lgamma, math.inf),
-    "log(abs(gamma(x))); +inf at the poles of `gamma`. Relative accuracy is lost near the zeros below -2.",
-    "7.12.8.3",
-    ulp=(6, 6),
 )

@@ -26,14 +26,14 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from stagekit import native_tables as tables
 from stagekit.backends.host.target import LoadedCode, load, machine_for, quick_machine, this_processor
 from stagekit.backends.launcher import support
 from stagekit.backends.launcher.registers import PTR, Reg, Type
+from stagekit.backends.launcher.request import CallParameter, LauncherRequest, Target
 from stagekit.backends.launcher.routine import CALL_PARAMETERS, ENTRY_PARAMETERS, Routine, SupportFunction, state_of
 from stagekit.backends.launcher.support import arguments, arrays, conditions, launching
 from stagekit.backends.llvm import llvm, optimize
@@ -41,105 +41,22 @@ from stagekit.backends.llvm.writer import Abilities, Module
 from stagekit.backends.toolchain import identity
 from stagekit.cache import cached_code, open_store
 from stagekit.dtypes import ALL_DTYPES, DType, int64, uint64
-from stagekit.frozen import frozen
 from stagekit.hostexpr import HostExpr, Slot, slots_in
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
 from stagekit.signature import (
-    ArgSpec,
     ArraySpec,
-    Fact,
     KernelEntry,
     LaunchSpec,
     NoneSpec,
-    ParamSlot,
     PointerSpec,
     ScalarSpec,
-    Signature,
     place_of,
     slot_offsets,
     values_of,
 )
 
-Target = Literal["cpu", "cuda"]
-Part = Literal["whole", "front", "entry"]
-"""Of a launcher: what reads the arguments and chooses an entry, and what launches an entry; or both, for the only one."""
-
-Holder = Literal["", "tuple", "list", "object", "slotted"]
-"""What an argument that holds others is: an object with or without a `__dict__`; "" for a leaf."""
-
 ENTRY = "stagekit_launcher"
 
-# What a launcher is made from ---------------------------------------------------------------------------------------
-
-
-@frozen()
-class CallParameter:
-    """One parameter of the call. argument: which leaf of the arguments it is, or None for a constexpr.
-
-    is_declared: its annotation fixes the dtype. Otherwise the argument's own type chose the specialisation, and a number of
-    another type must choose again. constant: the value of a constexpr that is an int; others are compared by identity.
-
-    holder, parts: of an argument that holds others. slots: how many of these, the first ones,
-    lie in slots of an object.
-    """
-
-    argument: int | None
-    is_declared: bool = True
-    constant: int | None = None
-    holder: Holder = ""
-    parts: tuple[CallParameter, ...] = ()
-    slots: int = 0
-
-    @property
-    def most_held(self) -> int:
-        """How many objects reading it holds at most: each part, and the dicts of objects."""
-        return bool(self.holder) + sum(1 + part.most_held for part in self.parts)
-
-
-@frozen()
-class LauncherRequest:
-    """All that the machine code of a launcher depends on.
-
-    parameters: in the order of the call, the last `keyword_only` of them not by position. launch: what the kernel computes.
-    shared_needs: dynamic shared bytes that a launch must at least give. facts: what the code takes for granted. block: the
-    threads per axis that a computed launch must have, where they are fixed. own_shared_bytes: of the kernel, beside what a launch
-    computes. added_shared_bytes: what every launch adds to that, for CUDA only.
-    """
-
-    part: Part
-    target: Target
-    specs: tuple[ArgSpec, ...]
-    slots: tuple[ParamSlot, ...]
-    parameters: tuple[CallParameter, ...]
-    keyword_only: int
-    launch: LaunchSpec | None
-    shared_needs: tuple[HostExpr, ...]
-    facts: tuple[Fact, ...]
-    block: tuple[int, int, int] | None
-    own_shared_bytes: int
-    added_shared_bytes: int
-    has_guards: bool
-
-    @classmethod
-    def of(cls, signature: Signature, part: Part, **fields: Any) -> LauncherRequest:
-        """Make a request from a signature, without words for people, and without what the part has no use for."""
-        specs = tuple(replace(spec, name="") for spec in signature.specs)
-        needs, facts = signature.shared_needs, tuple(replace(fact, text="") for fact in signature.facts)
-        request = cls(part=part, specs=specs, slots=signature.slots, shared_needs=needs, facts=facts, **fields)
-        return request if part == "whole" else replace(request, **_NOTHING[part])
-
-
-_NOTHING: Mapping[Part, dict[str, Any]] = {
-    "front": {
-        "launch": None,
-        "shared_needs": (),
-        "block": None,
-        "own_shared_bytes": 0,
-        "added_shared_bytes": 0,
-        "has_guards": False,
-    },
-    "entry": {"specs": (), "parameters": (), "keyword_only": 0, "facts": ()},
-}
 
 # From a request to an object file -----------------------------------------------------------------------------------
 
@@ -370,17 +287,16 @@ class _LauncherCode(_LaunchCode):
                 place = place_of(request.specs[slot.argument], slot.kind, slot.axis)
                 at.store(self.arrays[slot.argument].item(place, int64))
         self._check_related_sizes()
-        result = self._launch_entry() if request.part == "front" else self._launch_only()
+        if request.part == "front":
+            result = self._launch_entry()
+        else:  # the only one, where all its facts hold
+            for fact in request.facts:
+                r.require(self.value_of(fact.holds) != 0)
+            result = self.launch()
         self._release()
         r.ret(result)
         r.close(self._give_up)
         return self.module.text()
-
-    def _launch_only(self) -> Reg:
-        """Launch the kernel where all its facts hold."""
-        for fact in self.request.facts:
-            self.r.require(self.value_of(fact.holds) != 0)
-        return self.launch()
 
     def _launch_entry(self) -> Reg:
         """Launch the entry that `signature.choose` would choose, if there is machine code for it yet."""
@@ -465,12 +381,18 @@ class _LauncherCode(_LaunchCode):
 
     def _read_parts(self, parameter: CallParameter, owner: Reg) -> None:
         """Read what an argument holds, which must be as much as it was specialised for."""
-        read = {"tuple": self._item_of_tuple, "list": self._item_of_list}.get(parameter.holder, self._attribute)
         inside = self._contents(parameter, owner)
         for place, part in enumerate(parameter.parts):
             words = self.state.at(tables.tail(tables.PARTS, len(self.request.parameters), 2 * next(self.parts)))
-            is_slot = place < parameter.slots
-            self._read_as(part, read(owner if is_slot else inside, place, words.item(0), is_slot), words.item(1))
+            if place < parameter.slots:
+                found = self._attribute(owner, words.item(0))
+            elif parameter.holder == "tuple":
+                found = self.r.call(PTR, "PyTuple_GetItem", inside, place)
+            elif parameter.holder == "list":
+                found = self._kept(self.r.call(PTR, "PyList_GetItem", inside, place))
+            else:
+                found = self._kept(self.r.call(PTR, "PyDict_GetItemWithError", inside, words.item(0)))
+            self._read_as(part, found, words.item(1))
 
     def _contents(self, parameter: CallParameter, owner: Reg) -> Reg:
         """Return what holds the parts: a tuple or a list itself, or the dict of an object; check how many there are."""
@@ -485,15 +407,7 @@ class _LauncherCode(_LaunchCode):
         r.require(r.call(int64, f"Py{kind}_Size", owner) == count)
         return owner
 
-    def _item_of_tuple(self, owner: Reg, place: int, _name: Reg, _is_slot: bool) -> Reg:
-        return self.r.call(PTR, "PyTuple_GetItem", owner, place)
-
-    def _item_of_list(self, owner: Reg, place: int, _name: Reg, _is_slot: bool) -> Reg:
-        return self._kept(self.r.call(PTR, "PyList_GetItem", owner, place))
-
-    def _attribute(self, owner: Reg, _place: int, name: Reg, is_slot: bool) -> Reg:
-        if not is_slot:
-            return self._kept(self.r.call(PTR, "PyDict_GetItemWithError", owner, name))
+    def _attribute(self, owner: Reg, name: Reg) -> Reg:
         found = self.r.call(PTR, "PyObject_GetAttr", owner, name)
         self.r.require_no_error(found.is_set())
         self._hold(found)
