@@ -10,6 +10,7 @@ Nothing is read or written at the address of a lane that is off, however regular
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
 
 from stagekit import dtypes
@@ -40,6 +41,40 @@ from stagekit.backends.llvm.writer import Writer, define_table
 from stagekit.dtypes import DType
 from stagekit.frozen import frozen
 from stagekit.ir import BinaryKind, Pointer, Scalar, Space, Value, ops
+
+AHEAD_BYTES = 8192  # what is computed of so much takes longer than memory does to answer
+_LINE_BYTES = 64
+_TO_BE_READ = ("i32", "0"), ("i32", "3"), ("i32", "1")  # for `llvm.prefetch`: from now on, near, data
+_TO_BE_WRITTEN = ("i32", "1"), *_TO_BE_READ[1:]
+
+
+def _bring_near(warp: Warp, type_: Pointer, address: Gep, use: tuple[tuple[str, str], ...]) -> None:
+    """Begin to bring near what follows in memory, where lanes access neighbours: a program comes there soon, or the next one.
+
+    A processor does so by itself, but ends at each page, and hardly for what is written. Nothing is accessed: there may be no
+    memory. Where a basic block accesses nearly the same place again, nothing is done twice.
+    """
+    base, index, dtype = address.base, address.index, type_.dtype
+    if type_.space is not Space.GLOBAL or not isinstance(base, Uniform) or not isinstance(index, Linear):
+        return
+    first, count = index.offsets[0], _neighbours(index)
+    known = warp.kernel.brought_near.setdefault((warp.w.block, base.text, index.base.text, use), [])
+    if not count or any(abs(first - other) < LANES for other in known):
+        return
+    known.append(first)
+    ahead = first + AHEAD_BYTES // dtype.itemsize
+    for place in range(ahead, ahead + count, _LINE_BYTES // dtype.itemsize):
+        start = integer_binary(warp, BinaryKind.ADD, dtypes.INDEX, index.base, number(place))
+        line = element_pointer(warp, dtype, base.text, start)
+        warp.w.call("void", "llvm.prefetch.p0", [("ptr", line), *use])
+
+
+def _neighbours(index: Linear) -> int:
+    """Return how many elements lie from that of the first lane to that of the last; 0 where they are no neighbours."""
+    offsets = index.offsets
+    count = offsets[-1] - offsets[0] + 1
+    is_near = not index.scaled and LANES <= count <= 2 * LANES and all(map(operator.lt, offsets, offsets[1:]))
+    return count if is_near else 0
 
 
 def _accessed(warp: Warp, pointer: Value) -> tuple[Pointer, Gep]:
@@ -85,6 +120,8 @@ def emit_load(warp: Warp, op: ops.Load) -> None:
         loaded = warp[op.other]
     else:
         loaded = _masked_load(warp, type_.dtype, address, as_mask(warp.w, asked), warp[op.other])
+    if known_truth(asked) is not False:
+        _bring_near(warp, type_, address, _TO_BE_READ)
     warp[op.result] = _frozen(warp, type_, loaded) if type_.space is Space.LOCAL else loaded
 
 
@@ -285,6 +322,8 @@ def _gather_by_lane(warp: Warp, dtype: DType, address: Gep, on: Mask, fill: str)
 def emit_store(warp: Warp, op: ops.Store) -> None:
     type_, address = _accessed(warp, op.pointer)
     asked, value = TRUE if op.mask is None else warp[op.mask], warp[op.value]
+    if known_truth(asked) is not False:
+        _bring_near(warp, type_, address, _TO_BE_WRITTEN)
     first, warp.kernel.first_of_pair = warp.kernel.first_of_pair, None
     if first is not None:
         _store_pairs(warp, type_.dtype, *first, _in_memory(warp, type_.dtype, value))

@@ -51,7 +51,8 @@ class KernelContext:
     shared, local: where each allocation begins, by its op. forced_vectors, forced_pointers, masked_loops: what earlier
     attempts at a loop found out (`loops.py`). block_values: what is computed once per block. unrolled_scatters: how
     many scatters LLVM takes apart (`memory.py`). first_of_pair: where the next store and the one before go together, and what the
-    latter stores. numbers: of the function's ops, from 1 on; a fault is the number of its op.
+    latter stores. brought_near: by basic block and array, the offsets for which memory was asked early. numbers: of the
+    function's ops, from 1 on; a fault is the number of its op.
     """
 
     w: Writer
@@ -75,6 +76,7 @@ class KernelContext:
     buffers: dict[tuple[str, int, str], str] = field(default_factory=dict)
     unrolled_scatters: int = 0
     first_of_pair: tuple[str, str] | None = None
+    brought_near: dict[Any, list[int]] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:

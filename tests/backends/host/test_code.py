@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import operator
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import llvmlite.binding as llvm
@@ -429,6 +431,32 @@ def test_tile_indices_need_no_gather(width: int) -> None:
 
     assert not re.search(r"masked\.(gather|scatter)", text)
     assert not re.search(r"[us](div|rem) <32", text)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "step", "reads", "writes"),
+    [
+        (dtypes.float32, 1, 2, 2),
+        (dtypes.float64, 1, 4, 4),
+        (dtypes.uint8, 1, 1, 1),
+        (dtypes.float32, 2, 4, 2),
+        (dtypes.float32, 7, 0, 2),
+    ],
+)
+def test_memory_is_asked_early_once_for_each_line_that_neighbours_reach(
+    dtype: dtypes.DType, step: int, reads: int, writes: int
+) -> None:
+    """x[t * step - 1] + x[t * step] + x[t * step + 1], whose lines are the same."""
+
+    def body(b: Builder, x: Value, y: Value) -> None:
+        t = b.mul(thread(b), b.index(step))
+        around = [b.load(b.offset(x, b.add(t, b.index(k)))) for k in (-1, 0, 1)]
+        b.store(b.offset(y, thread(b)), functools.reduce(b.add, around))
+
+    text = compile(kernel(array(dtype), array(dtype), body=body), (32, 1, 1)).llvm
+
+    asked = Counter(re.findall(r"call void @llvm\.prefetch\.p0\(ptr %t\d+, i32 (\d)", text))
+    assert asked == Counter({"0": reads, "1": writes})
 
 
 def test_a_guard_has_an_unmasked_copy() -> None:
