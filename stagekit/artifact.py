@@ -32,15 +32,16 @@ class Artifact:
     entry: symbol of the kernel. block: threads per axis where fixed at compile time, else None.
     shared_bytes: static shared memory per block. scratch_bytes: cpu only, memory per worker for shared memory and values
     that cross barriers, without the dynamic shared bytes, which follow it. capability: cuda only, ten times the version.
-    is_debug: each launch on a GPU is waited for. grid_state: where blocks wait for the whole grid, which must run at once then,
-    the parameter that points to what they count in. grid_axes: along which the programs of a block-level kernel differ.
-    record_sites: where there are some, the last native parameter is the address of a record buffer (`runtime/records.py`).
-    stages: text by stage name, `llvm` and `ptx`, for people; the IR is the trace's, and printed when somebody asks for it.
+    is_debug: each launch on a GPU is waited for. has_safepoints, waits: cpu only, are there loops that may run for long, and some
+    that wait for other threads? grid_state: where blocks wait for the whole grid, which must run at once then, the parameter that
+    points to what they count in. grid_axes: along which the programs of a block-level kernel differ. record_sites: where there
+    are some, the last native parameter is the address of a record buffer (`runtime/records.py`). stages: text by stage name,
+    `llvm` and `ptx`, for people; the IR is the trace's, and printed when somebody asks for it.
 
     Native parameters: cuda takes one kernel parameter per slot of its own type. cpu: `entry(args, grid, first, last,
-    scratch)`: args is an array of 8-byte slots, grid of three int64, first/last a range of linear block numbers (x fastest).
-    It gives an int32: 0, or if only some threads of a block reached a barrier, at which the range was left, the number of the op
-    at which they parted (`backends/host/entry.py`).
+    scratch, safepoint)`: args is an array of 8-byte slots, grid of three int64, first/last a range of linear block numbers (x
+    fastest). It gives an int32: 0, or if only some threads of a block reached a barrier, at which the range was left, the number
+    of the op at which they parted, or what a safepoint gave (`backends/host/entry.py`).
     """
 
     target: Literal["cuda", "cpu"]
@@ -55,6 +56,8 @@ class Artifact:
     scratch_bytes: int = 0
     capability: int = 0
     is_debug: bool = False
+    has_safepoints: bool = False
+    waits: bool = False
     grid_state: tuple[int, ...] = ()
     grid_axes: tuple[int, ...] = (0, 1, 2)
     added_shared_bytes: int = 0  # cuda: dynamic shared bytes that every launch adds to what its caller asks for

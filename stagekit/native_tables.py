@@ -11,6 +11,7 @@
     WANTED_*    what a parameter takes: constants of a launcher
     GUARD       a row per place outside a kernel that its tracer read
     POOL        the threads that share launches on the CPU: one per process; in it JOBS, one per launch that is shared just now
+    SAFEPOINT   what a thread that runs blocks looks at in loops: one per thread and launch
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ PROCESS = _numbered(
     " dlpack_name dlpack_device_name dlpack_version"
     " exchanges exchange_count launch_kernel get_context set_context last_launches"
     " is_undiverted bind read_array release read_number is_expected run enqueue is_current"
-    " pool threads threads_seen threads_switch count_threads main_thread "
+    " pool threads threads_seen threads_switch count_threads "
     + " ".join([f"dtype_{each.name}" for each in ELEMENT_DTYPES] + [f"scalar_{each.name}" for each in ALL_DTYPES])
 )
 """is_undiverted to is_current are the functions of `backends/launcher/support`; dtype_* and scalar_*, NumPy's dtypes and the
 types of its scalars. torch_stream: a C function that gives torch's current stream; cupy_stream: a Python callable that gives
 CuPy's. *_name: strings. dlpack_version: a tuple. threads: how many share a launch, 0 where it must be counted (`count_threads`);
-threads_seen: the object in the environment that said so. main_thread: its number, as pthread_self gives it."""
+threads_seen: the object in the environment that said so."""
 
 STATE = _numbered(
     "general process guards guard_count ask code cost record fail"
@@ -127,19 +128,31 @@ SCALAR_VALUE = 16
 SCRATCH_ALIGN = 64  # bytes: a cache line, and the widest vector
 
 LINE = 64  # bytes: a cache line
-POOL = _numbered("ticket sleepers started arrived looking_ns")
+POOL = _numbered("ticket sleepers started arrived looking_ns patience_ns")
 """ticket: changes with each job. sleepers: workers that wait for it to change. started, arrived: workers that were made, and that
-run. looking_ns: for how long they look before they sleep. After a LINE come the JOBS."""
+run. looking_ns: for how long they look before they sleep. patience_ns: after so long, blocks that all wait are an error. After a
+LINE come the JOBS."""
 JOBS = 8  # launches that are shared at a time; others run in their own thread
-JOB = _numbered("state is_taken code slots grid scratch_bytes threads least most fault owner")
-"""state: how many help, and bits (`backends/launcher/support/pool.py`). least, most: blocks of a chunk. After two LINEs comes a
-RANGE for each thread, a LINE each."""
+JOB = _numbered(
+    "state is_taken code slots grid scratch_bytes threads least most fault owner helpers waiting changed pool"
+)
+"""state: how many help, and bits (`backends/launcher/support/pool.py`). least, most: blocks of a chunk. threads: among how many
+the blocks are cut; helpers: how many may help. waiting: how many threads wait in a loop that nothing but another thread ends;
+changed: when that was last another number. After two LINEs comes a RANGE for each thread, a LINE each."""
 RANGE = _numbered("next end")
 JOB_BYTES = LINE * (2 + MOST_THREADS)
 POOL_BYTES = LINE + JOBS * JOB_BYTES
+SAFEPOINT = _numbered("ask countdown interval asked looked since raised process thread job")
+"""ask: the function that a loop calls after `countdown` more iterations, `ask(safepoint, place)`; what it gives is 0, or the
+fault with which the blocks are to be left. place: the number of the loop's op if it only waits for other threads, -1 where such a
+loop is left, else 0. interval: from how many iterations the countdown begins. asked, looked: when it was asked, and Python's
+handlers of signals ran. since: when the thread began to wait, 0 if it does not. raised: has a handler raised? process: a PROCESS,
+or 0 in a worker; thread: of Python, 0 with the GIL. job: a JOB, or 0 if nobody helps."""
 RAISED, NO_MEMORY, FORKED = -1, -2, -3
+WAITS = 1 << 30
 """Faults of a launch on the CPU beside those that a kernel reports, which are above 0: a handler of a signal raised, there is no
-scratch memory, and a handler forked, so that this is another process than the one that began."""
+scratch memory, and a handler forked, so that this is another process than the one that began. From WAITS on: all blocks wait, one
+of them in the loop of that number."""
 
 GUARD = _numbered("kind holder key seen")
 GUARD_KINDS = (

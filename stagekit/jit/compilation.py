@@ -94,6 +94,8 @@ def cpu_artifact(traced: Traced, block: tuple[int, int, int]) -> Artifact:
         block=block,
         shared_bytes=code.shared_bytes,
         scratch_bytes=code.scratch_bytes,
+        has_safepoints=code.has_safepoints,
+        waits=code.waits,
         stages={"llvm": code.llvm},
     )
 

@@ -3,18 +3,18 @@
     kernel = CpuKernel(artifact, address, closer)
     kernel.launch((x, y, 3.0), kernel.request(4))
 
-The entry is `entry(args, grid, first, last, scratch)`, see `artifact.py`. It runs a range of blocks, so that the pool can share a
-grid among threads (`backends/launcher/support/pool.py`), each with scratch memory of its own. The pool is machine code, which is
-not made for a first launch that is over sooner: until it is there, and where there can be none (`native_process.is_available`),
-blocks run in the calling thread.
+The entry is `entry(args, grid, first, last, scratch, safepoint)`, see `artifact.py`. It runs a range of blocks, so that the pool
+can share a grid among threads (`backends/launcher/support/pool.py`), each with scratch memory of its own. The pool is machine
+code, which is not made for a first launch that is over sooner: until it is there, and where there can be none
+(`native_process.is_available`), blocks run in the calling thread.
 
 Where the blocks of a kernel wait for each other (`lib/grids.py`), each runs in a thread of the machine.
 
-    fault = run_at_once(lambda block: entry(slots, grid, block, block + 1, scratch), blocks, state_address)
+    fault = run_at_once(lambda block: entry(slots, grid, block, block + 1, scratch, safepoint), blocks, state_address)
 
 A block that will never arrive must not be waited for: one that ended by a fault, one for which there was no thread or no memory,
 and those of a launch that is interrupted. Then the count of blocks that have ended gets a bit that no count of blocks has, so
-that no block takes itself for the last, and all that wait leave. A block itself is never interrupted.
+that no block takes itself for the last, and all that wait leave. Others leave at the next safepoint of a loop.
 """
 
 from __future__ import annotations
@@ -29,22 +29,26 @@ from typing import Any
 
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError, Loc, StagekitError, hide_frames
-from stagekit.native_tables import FORKED, NO_MEMORY, SCRATCH_ALIGN, WORD
+from stagekit.native_tables import FORKED, NO_MEMORY, SCRATCH_ALIGN, WAITS, WORD
 from stagekit.runtime import native_process
 from stagekit.runtime.checks import Reading
-from stagekit.runtime.errors import BarrierError, ForkedLaunch, GridTooLarge, LaunchError, MissedBarrier
+from stagekit.runtime.errors import BarrierError, ForkedLaunch, GridTooLarge, LaunchError, MissedBarrier, WaitsForEver
 from stagekit.runtime.kernel import Buffer, Kernel, LaunchOther, Packer, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize
 from stagekit.runtime.native_process import PreparedLaunch, State
 from stagekit.runtime.records import RecordBuffer, report
+from stagekit.runtime.safepoints import Safepoints
 from stagekit.signature import slot_offsets
 
 MOST_AT_ONCE = 1024  # threads of the machine for one launch
 _ABANDONED = 1 << 30
 
 
-def run_at_once(run: Callable[[int], int], blocks: int, state_address: int) -> int:
+def run_at_once(
+    run: Callable[[int], int], blocks: int, state_address: int, stop: Callable[[], None] = lambda: None
+) -> int:
     """Run all blocks and return the fault of one of them, or 0. state_address: of the two uint32 that `grid_sync` counts in.
+    stop: called when blocks are to leave.
 
     Raises what a block, the start of its thread, or a handler of a signal raised, once no block runs any more. `Thread.join` does
     not tell that: until Python 3.13 a thread whose join was interrupted counts as ended.
@@ -57,6 +61,7 @@ def run_at_once(run: Callable[[int], int], blocks: int, state_address: int) -> i
     def give_up(error: BaseException | None) -> None:
         errors.extend([error] if error else [])
         state[1] |= _ABANDONED
+        stop()
 
     def run_one(block: int) -> None:
         if not runs.setdefault(block, True):
@@ -95,7 +100,7 @@ def run_at_once(run: Callable[[int], int], blocks: int, state_address: int) -> i
 
 
 _ENTRY_TYPE = ctypes.CFUNCTYPE(
-    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p
 )
 
 _WORTH_A_POOL_NS = 20_000_000  # about what it takes to make one
@@ -105,6 +110,12 @@ def _scratch(scratch_bytes: int) -> tuple[Any, int]:
     """Return memory, and the address in it that is aligned as scratch memory must be."""
     memory = (ctypes.c_char * (scratch_bytes + SCRATCH_ALIGN - 1))()
     return memory, ctypes.addressof(memory) + -ctypes.addressof(memory) % SCRATCH_ALIGN
+
+
+class _Cost(ctypes.Structure):
+    """value: of a block at the last launch, in ns; 0 before the first. waits: may blocks wait for each other?"""
+
+    _fields_ = (("value", ctypes.c_double), ("waits", ctypes.c_int64))
 
 
 class CpuKernel(Kernel):
@@ -132,7 +143,7 @@ class CpuKernel(Kernel):
         self._packer = Packer(artifact.signature.slots, extra="3q")  # the grid follows the arguments
         self._slots_end = slot_offsets(artifact.signature.slots)[-1]
         self._free_records: list[RecordBuffer] = []
-        self._cost = ctypes.c_double()  # of a block at the last launch, in ns; 0 before the first
+        self._cost = _Cost(waits=artifact.waits)
         weakref.finalize(self, closer).atexit = False
 
     def launch(self, arguments: Sequence[Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
@@ -149,21 +160,40 @@ class CpuKernel(Kernel):
         scratch_bytes, done, fault = self.artifact.scratch_bytes + shared_bytes, 0, 0
         if self.artifact.grid_state:
             done, fault = blocks, self._all_at_once(slots, grid, blocks, scratch_bytes)
-        elif not native_process.has_functions():
-            done, fault = self._begin(slots, grid, blocks, scratch_bytes)
+        elif not self._has_pool():
+            done, fault = self._begin_apart(slots, grid, blocks, scratch_bytes)
         if done < blocks and not fault:
             values = self._address, ctypes.addressof(self._cost), slots, grid, done, blocks, scratch_bytes
             fault = native_process.process().run_blocks(*values)
         if fault:
             self._fail(fault)
 
-    def _begin(self, slots: int, grid: int, blocks: int, scratch_bytes: int) -> tuple[int, int]:
+    def _has_pool(self) -> bool:
+        """Return whether there is a pool. Where blocks may wait for each other, it is made if there can be one."""
+        if (self.artifact.waits or self.artifact.grid_state) and not native_process.has_functions():
+            self._provide_pool()
+        return native_process.has_functions()
+
+    def _begin_apart(self, slots: int, grid: int, blocks: int, scratch_bytes: int) -> tuple[int, int]:
+        """Do `_begin`; where there are safepoints in a thread of Python, so that this one handles signals meanwhile."""
+        if not self.artifact.has_safepoints:
+            return self._begin(slots, grid, blocks, scratch_bytes, 0)
+        found, unused, safepoints = list[tuple[int, int]](), ctypes.c_uint64(), Safepoints(1)
+
+        def run(_: int) -> int:
+            found.append(self._begin(slots, grid, blocks, scratch_bytes, safepoints.add()))
+            return 0
+
+        run_at_once(run, 1, ctypes.addressof(unused), safepoints.stop)
+        return found[0]
+
+    def _begin(self, slots: int, grid: int, blocks: int, scratch_bytes: int, safepoint: int) -> tuple[int, int]:
         """Run blocks in this thread, twice as many each time, until there is a pool; return how many have run, and the fault."""
         _memory, scratch = _scratch(scratch_bytes)
         before, done, fault = time.perf_counter_ns(), 0, 0
         while done < blocks and not fault and not native_process.has_functions():
             last = min(2 * done or 1, blocks)
-            fault, done = self._entry(slots, grid, done, last, scratch), last
+            fault, done = self._entry(slots, grid, done, last, scratch, safepoint), last
             elapsed = time.perf_counter_ns() - before
             self._cost.value = elapsed / done
             if elapsed > _WORTH_A_POOL_NS and done < blocks:
@@ -175,13 +205,19 @@ class CpuKernel(Kernel):
         if blocks > MOST_AT_ONCE:
             raise LaunchError(GridTooLarge(self._name, blocks, "the CPU", MOST_AT_ONCE))
 
+        self._has_pool()
+        safepoints = Safepoints(blocks)
+
         def run(block: int) -> int:
             _memory, scratch = _scratch(scratch_bytes)
-            return int(self._entry(slots, grid, block, block + 1, scratch))
+            try:
+                return int(self._entry(slots, grid, block, block + 1, scratch, safepoints.add()))
+            finally:
+                safepoints.note_end()
 
         (place,) = self.artifact.grid_state
         state = ctypes.c_uint64.from_address(slots + slot_offsets(self.artifact.signature.slots)[place])
-        return run_at_once(run, blocks, state.value)
+        return run_at_once(run, blocks, state.value, safepoints.stop)
 
     def _record(self, slots: int, grid: int, blocks: int, shared_bytes: int) -> None:
         """Run a kernel that writes records. Its last parameter is record memory that no other launch uses meanwhile."""
@@ -201,11 +237,13 @@ class CpuKernel(Kernel):
             self._free_records.append(records)
 
     def _fail(self, fault: int) -> None:
-        """Raise what ended a launch. The entry itself reports missed barriers alone."""
+        """Raise what ended a launch."""
         if fault == NO_MEMORY:
             raise MemoryError(f"no scratch memory for `{self.artifact.kernel_name}`")
         if fault == FORKED:
             raise StagekitError(ForkedLaunch(self.artifact.kernel_name))
+        if fault >= WAITS:
+            raise BarrierError(WaitsForEver(self.artifact.kernel_name), self._place_of(fault - WAITS))
         raise BarrierError(MissedBarrier(self.artifact.kernel_name), self._place_of(fault))
 
     def native_state(self, request: LaunchRequest) -> State | None:

@@ -17,7 +17,9 @@ class LaunchError(StagekitError, ValueError):
 
 
 class BarrierError(StagekitError, RuntimeError):
-    """Some threads of a block waited at a barrier that others never reached. The launch stopped at that block."""
+    """Some threads of a block waited at a barrier that others never reached, or all blocks waited in loops. The launch stopped
+    there.
+    """
 
 
 class CudaError(StagekitError, RuntimeError):
@@ -312,6 +314,15 @@ class ForkedLaunch(Diagnostic):
     title = "A launch was split by a fork"
     label = "`{kernel}` was running in several threads when the handler of a signal forked; in the child it cannot end"
     help = "let the handler note the signal, and fork after the launch"
+
+
+class WaitsForEver(Diagnostic):
+    title = "Blocks that wait for each other"
+    label = "`{kernel}`: all blocks that have not ended wait in loops such as this one, and no other is left that could end it"
+    help = (
+        "on the CPU the lanes of a warp stay together, and one warp of a block runs after the other: within a block wait at a "
+        "barrier (`sk.syncthreads()`), and release a lock inside the loop that takes it"
+    )
 
 
 class MissedBarrier(Diagnostic):

@@ -195,7 +195,7 @@ class Process:
 
     def set_functions(self, addresses: Mapping[str, int], code: object) -> None:
         """Store the addresses of the functions that launchers call, make the pool, and keep their code alive."""
-        pool = Pool(self.set)
+        self.pool = pool = Pool(self.set)
         keep_for_ever(code)
 
         def count_threads() -> None:

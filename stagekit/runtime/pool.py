@@ -18,6 +18,7 @@ from stagekit import config
 from stagekit import native_tables as tables
 
 LOOKING_NS = 100_000  # for how long a worker without work looks for some before it sleeps
+PATIENCE_NS = 10_000_000_000  # for how long blocks that nobody but each other can end may all wait
 
 
 def usable_cores() -> int:
@@ -73,9 +74,13 @@ class Pool:
         self._note = note
         self._words = (ctypes.c_int64 * (tables.POOL_BYTES // tables.WORD)).from_buffer(memory)
         keep_for_ever(self._words)
+        self.be_patient(PATIENCE_NS)
         note("pool", ctypes.addressof(self._words))
-        note("main_thread", threading.main_thread().ident or 0)
         os.register_at_fork(after_in_child=self._forget)
+
+    def be_patient(self, patience_ns: int) -> None:
+        """Let so much time pass before blocks that all wait are an error."""
+        self._words[tables.POOL["patience_ns"] // tables.WORD] = patience_ns
 
     def count_threads(self) -> None:
         """Note how many threads share a launch. Workers look for work only where each may have a core."""
@@ -89,7 +94,6 @@ class Pool:
         """
         own = threading.get_ident()
         self._note("threads", 0)
-        self._note("main_thread", own)
         for name in ("sleepers", "started", "arrived"):
             self._words[tables.POOL[name] // tables.WORD] = 0
         for place in range(tables.JOBS):

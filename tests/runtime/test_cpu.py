@@ -124,7 +124,7 @@ def test_p21_a_launch_keeps_no_reference_to_its_arguments(make_kernel: MakeKerne
 
     for n in (10, 100_000):
         x, y = (np.ones(n, np.float32).view(Owner) for _ in "xy")
-        kernel._cost.ns = 1e9  # through the pool, where there are two blocks
+        kernel._cost.value = 1e9  # through the pool, where there are two blocks
         kernel.launch((x, y, 1.0), kernel.request(-(-n // 256)))
         watch = weakref.ref(x), weakref.ref(y)
         del x, y

@@ -16,6 +16,7 @@ from stagekit.ir import Function
 from stagekit.passes import PassContext
 from stagekit.passes.pipeline import lower
 from stagekit.runtime import driver
+from stagekit.runtime.safepoints import Safepoints
 from stagekit.signature import ParamSlot, PointerSpec, Signature
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _ENTRY = ctypes.CFUNCTYPE(
-    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p
 )
 _ALIGN = 64  # of scratch memory
 
@@ -66,7 +67,8 @@ def _run_host(code: HostCode, arrays: Sequence[Array], blocks: int) -> None:
     grid = np.array([blocks, 1, 1], np.int64)
     try:
         scratch = -(-raw.ctypes.data // _ALIGN) * _ALIGN
-        _ENTRY(loaded.address)(words.ctypes.data, grid.ctypes.data, 0, blocks, scratch)
+        safepoints = Safepoints(1)
+        _ENTRY(loaded.address)(words.ctypes.data, grid.ctypes.data, 0, blocks, scratch, safepoints.add())
     finally:
         loaded.close()
 

@@ -22,6 +22,7 @@ from stagekit.backends.host.joins import emit_select
 from stagekit.backends.host.memory import emit_alloc, emit_load, emit_store, emit_table
 from stagekit.backends.host.pieces import Plan, plan
 from stagekit.backends.host.pointers import emit_offset
+from stagekit.backends.host.safepoints import asking_loops, waiting_loops
 from stagekit.backends.host.target import OPTIMISATION_LEVEL, Processor, check_symbols, shared_machine, this_processor
 from stagekit.backends.host.warp import KernelContext, LocalPlace, Warp
 from stagekit.backends.llvm import llvm, optimize
@@ -82,7 +83,8 @@ class HostCode:
     """object_code: an object file for this machine, with the symbol `entry` (see `entry.py`).
 
     shared_bytes: of the static shared memory. scratch_bytes: what the caller gives per worker, dynamic shared memory
-    not included. llvm: the text before optimisation, for people.
+    not included. llvm: the text before optimisation, for people. has_safepoints: may it run for long? waits: may its blocks wait
+    for each other?
     """
 
     object_code: bytes
@@ -90,6 +92,8 @@ class HostCode:
     shared_bytes: int
     scratch_bytes: int
     llvm: str
+    has_safepoints: bool
+    waits: bool
 
 
 def compile(fn: Function, block: tuple[int, int, int], level: int = OPTIMISATION_LEVEL) -> HostCode:
@@ -107,7 +111,8 @@ def compile_for(
     if not processor.host_features.has_half_conversions:
         fn = soften_halves(fn)
     entry = re.sub(r"\W", "_", f"stagekit_{fn.name}", flags=re.ASCII)
-    text, shared_bytes, scratch_bytes = _write(fn, block, processor, entry)
+    waiting, asking = waiting_loops(fn), asking_loops(fn)
+    text, shared_bytes, scratch_bytes = _write(fn, block, processor, entry, waiting, asking)
     machine = shared_machine(processor, level)
     module = optimize.parse(text, llvm.create_context())  # the global one would keep what each compile leaves in it
     if level:
@@ -115,10 +120,17 @@ def compile_for(
         optimize.run(module, machine, optimize.LOCAL_VECTORS if has_local else optimize.VECTORS)
     code = bytes(machine.emit_object(module))
     check_symbols(code, entry)
-    return HostCode(code, entry, shared_bytes, scratch_bytes, text)
+    return HostCode(code, entry, shared_bytes, scratch_bytes, text, bool(asking), bool(waiting))
 
 
-def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entry: str) -> tuple[str, int, int]:
+def _write(
+    fn: Function,
+    block: tuple[int, int, int],
+    processor: Processor,
+    entry: str,
+    waiting: frozenset[Op],
+    asking: frozenset[Op],
+) -> tuple[str, int, int]:
     """Return the LLVM text, and how many bytes of static shared memory and of scratch memory in all it uses."""
     fastmath = fn.attribute("fastmath", False)
     module = Module(Abilities(fastmath=fastmath, finds_again=True))
@@ -143,6 +155,8 @@ def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entr
             used,
             retypes_local,
             numbers,
+            waiting,
+            asking,
             block_values=dict(frame.params),
             decided=frame.decided,
         )

@@ -1,11 +1,11 @@
 """The function that the runtime calls, around the code of a block: it loops over blocks.
 
-    i32 entry(ptr args, ptr grid, i64 first, i64 last, ptr scratch)
+    i32 entry(ptr args, ptr grid, i64 first, i64 last, ptr scratch, ptr safepoint)
 
 args: 8-byte slots, one per kernel parameter. grid: three int64. first, last: a range of linear block numbers, x fastest.
-scratch: `HostCode.scratch_bytes` and the dynamic shared memory, aligned to 64. It gives 0, or a fault:
-the number, from 1 on, of the op at which the threads of a block parted before a barrier. Nothing is kept between calls, so any
-number of threads may be in them.
+scratch: `HostCode.scratch_bytes` and the dynamic shared memory, aligned to 64. safepoint: a SAFEPOINT (`native_tables.py`). It
+gives 0, or a fault: the number, from 1 on, of the op at which the threads of a block parted before a barrier, or what a safepoint
+gave. Nothing is kept between calls, so any number of threads may be in them.
 
 Blocks are run row by row along x, up to 512 at once: y and z are fixed, and whatever can be is asked once per row: the code of a
 block may be there twice, without the guards that hold in the whole row (`guards.py`), and with them. The first and
@@ -34,7 +34,8 @@ MAX_GRID = max(GRID_LIMITS)  # blocks per axis; the launcher refuses more
 LONGEST_ROW = 512
 BIG_BLOCK_OPS = 400  # a larger block is a function, or LLVM would keep its constants in registers over all blocks
 
-_ENTRY = "define i32 @{name}(ptr noalias readonly %args, ptr noalias readonly %grid, i64 %first, i64 %last, ptr noalias %scratch)"
+_ENTRY = "define i32 @{name}(ptr noalias readonly %args, ptr noalias readonly %grid, i64 %first, i64 %last, {memory})"
+_MEMORY = "ptr noalias %scratch, ptr noalias %safepoint"
 
 
 @frozen()
@@ -83,7 +84,7 @@ class EntryWriter:
         with when(w, w.emit("icmp slt i64 %first, %last")):
             count_up(w, "i64", "%first", "%last", "row", self._row)
         w.line("ret i32 0")
-        self._end(w, f"{_ENTRY.format(name=self._name)} #0", self._name)
+        self._end(w, f"{_ENTRY.format(name=self._name, memory=_MEMORY)} #0", self._name)
 
     def _row(self, number: str) -> str:
         """Run the row that begins with block `number`; gives how many blocks it has."""
@@ -140,8 +141,8 @@ class EntryWriter:
         given = [*zip(held, texts, strict=True), *(("i64", text) for text in (*index, *self._grid))]
         operands = ", ".join(f"{type_} {text}" for type_, text in given)
         inner.line("ret i32 0")
-        self._end(inner, f"define internal i32 @{name}({operands}, ptr noalias %scratch) noinline #0", name)
-        fault = w.emit(f"call i32 @{name}({operands}, ptr %scratch)")
+        self._end(inner, f"define internal i32 @{name}({operands}, {_MEMORY}) noinline #0", name)
+        fault = w.emit(f"call i32 @{name}({operands}, ptr %scratch, ptr %safepoint)")
         leave_unless(w, w.emit(f"icmp eq i32 {fault}, 0"), fault)
 
     def _end(self, w: Writer, head: str, name: str) -> None:

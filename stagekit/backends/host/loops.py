@@ -27,6 +27,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from stagekit import dtypes
+from stagekit.backends.host import safepoints
 from stagekit.backends.host.conditional import choose, run_masked, size_of
 from stagekit.backends.host.counting import ScalarTrips, Stride, Trip, WholeTrips, stride_of, trip_of
 from stagekit.backends.host.forms import LANES, Form, Gep, Linear, Mask, Uniform, Varying, unknown
@@ -231,6 +232,7 @@ def _scalar_loop(
     texts = fit(warp, opened, warp.run(op.loop_body))
     if texts is None:
         return None
+    safepoints.reach(warp, op)
     latest, goes_on = trips.advance(*(phi.name for phi in phis))
     back = w.block
     w.line(f"br i1 {goes_on}, label %{body}, label %{end}{_unrolling(w, op.unroll)}")
@@ -317,10 +319,12 @@ def _scalar_while(warp: Warp, op: ops.While, inits: Forms, body: Callable[[Forms
     texts = fit(warp, opened, body(tuple(forwarded)))
     if texts is None:
         return None
+    safepoints.reach(warp, op)
     back = w.block
     w.line(f"br label %{head}")
     close_all(warp, opened, texts, back)
     w.label(end)
+    safepoints.leave(warp, op)
     return tuple(forwarded)
 
 
@@ -360,6 +364,7 @@ def _masked_loop(
         texts = fit(warp, opened, body(tuple(forwarded)))
     if texts is None:
         return None
+    safepoints.reach(warp, op)
     back = w.block
     w.line(f"br label %{head}")
     slot.close(w, live.text, back)
@@ -367,4 +372,5 @@ def _masked_loop(
     for each, value in zip(kept, values, strict=True):
         each.phi.close(w, value, back)
     w.label(end)
+    safepoints.leave(warp, op)
     return tuple([as_full(k.type, value) for k, value in zip(kept, values, strict=True)])

@@ -52,7 +52,8 @@ class KernelContext:
     attempts at a loop found out (`loops.py`). block_values: what is computed once per block. unrolled_scatters: how
     many scatters LLVM takes apart (`memory.py`). first_of_pair: where the next store and the one before go together, and what the
     latter stores. brought_near: by basic block and array, the offsets for which memory was asked early. numbers: of the
-    function's ops, from 1 on; a fault is the number of its op.
+    function's ops, from 1 on; a fault is the number of its op. waiting: loops that only wait. asking: the loops that
+    have a safepoint.
     """
 
     w: Writer
@@ -66,6 +67,8 @@ class KernelContext:
     used: frozenset[Value]
     retypes_local: bool
     numbers: Mapping[Op, int]
+    waiting: frozenset[Op]
+    asking: frozenset[Op]
     decided: Mapping[Value, bool] = field(default_factory=dict)
     block_values: dict[Value, Form] = field(default_factory=dict)
     shared: dict[Op, str] = field(default_factory=dict)

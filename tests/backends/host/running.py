@@ -14,10 +14,11 @@ from stagekit.backends.host.target import load
 from stagekit.ir import Function
 from stagekit.passes import PassContext
 from stagekit.passes.pipeline import lower
+from stagekit.runtime.safepoints import Safepoints
 
 CPU = PassContext("cpu", 0, fastmath=False, debug=False)
 ENTRY = ctypes.CFUNCTYPE(
-    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p
 )
 Triple = tuple[int, int, int]
 
@@ -50,7 +51,8 @@ class Runner:
     def __call__(self, slots: Sequence[Any], grid: Triple, first: int = 0, last: int | None = None) -> int:
         words, sizes = native_args(slots), np.array(grid, np.int64)
         end = grid[0] * grid[1] * grid[2] if last is None else last
-        return self._entry(words.ctypes.data, sizes.ctypes.data, first, end, self._scratch)
+        safepoints = Safepoints(1)
+        return self._entry(words.ctypes.data, sizes.ctypes.data, first, end, self._scratch, safepoints.add())
 
     def close(self) -> None:
         self._loaded.close()

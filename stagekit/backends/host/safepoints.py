@@ -1,0 +1,179 @@
+"""Safepoints: places in loops where a thread that runs blocks asks whether it shall go on.
+
+    while sk.atomic_cas(lock, 0, 1) != 0:        countdown -= 1
+        pass                                     if countdown < 0:             once in a millisecond or so
+                                                     fault = ask(safepoint, place)
+                                                     if fault: return fault
+
+What is asked is another matter (`backends/launcher/support/pool.py`): has a handler of a signal raised, has another block failed,
+do all blocks wait. A countdown costs what a store costs, beside the 32 lanes of an iteration. Loops of few iterations have none.
+
+A loop *waits* if nothing that it does itself can end it: what decides is read from memory in each iteration, the values that the
+loop carries do not move on by themselves, and what it writes, if anything, are locks that it tries to take.
+
+    while sk.load(flag, order="acquire") == 0: pass               waits
+    while x[i] != 0 and i < 10: i += 1                            does not: i moves on
+    while (task := sk.atomic_add(next_task, 1)) < n: ...          does not: it is the loop that adds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stagekit.backends.host.warp import Warp, leave_unless
+from stagekit.ir import Block, Effect, Function, Op, Pointer, Value, flow, has_effect, ops, walk
+from stagekit.native_tables import SAFEPOINT
+
+MOST_UNASKED = 1 << 16  # iterations without a safepoint
+LEAVES = -1  # the place of a thread that has left a loop that waits
+_READS = frozenset({Effect.READ, Effect.ORDER, Effect.VARYING})
+_TOGETHER = frozenset({Effect.SYNC, Effect.COLLECTIVE, Effect.HOST})
+_TRIES = ("atomic_cas", "atomic_exchange")
+_TOUCHES = "nounwind memory(argmem: readwrite, inaccessiblemem: readwrite)"  # what a loop has read stays as it was
+_UNLIKELY = '!"branch_weights", i32 1, i32 1000000'
+
+
+def reach(warp: Warp, op: Op) -> None:
+    """Write a safepoint of the loop `op`, before it goes back to its beginning, if it has one."""
+    w, kernel = warp.w, warp.kernel
+    if op not in kernel.asking:
+        return
+    place = kernel.numbers[op] if op in kernel.waiting else 0
+    slot = _field(warp, "countdown")
+    left = w.emit(f"sub i64 {w.emit(f'load i64, ptr {slot}, align 8')}, 1")
+    w.line(f"store i64 {left}, ptr {slot}, align 8")
+    _ask_where(warp, w.emit(f"icmp slt i64 {left}, 0"), place)
+
+
+def leave(warp: Warp, op: Op) -> None:
+    """Write what follows the loop `op`: if it has waited for long, that is over."""
+    if op in warp.kernel.waiting:
+        since = warp.w.emit(f"load i64, ptr {_field(warp, 'since')}, align 8")
+        _ask_where(warp, warp.w.emit(f"icmp ne i64 {since}, 0"), LEAVES)
+
+
+def _ask_where(warp: Warp, condition: str, place: int) -> None:
+    w = warp.w
+    asks, goes_on = w.new_label("ask"), w.new_label("goon")
+    w.line(f"br i1 {condition}, label %{asks}, label %{goes_on}, !prof {w.module.metadata(_UNLIKELY)}")
+    w.label(asks)
+    ask = w.emit(f"load ptr, ptr {_field(warp, 'ask')}, align 8")
+    touches = "nounwind" if place else _TOUCHES
+    fault = w.emit(f"call i32 {ask}(ptr %safepoint, i64 {place}) {touches}")
+    leave_unless(w, w.emit(f"icmp eq i32 {fault}, 0"), fault)
+    w.jump(goes_on)
+
+
+def _field(warp: Warp, name: str) -> str:
+    return warp.w.emit(f"getelementptr i8, ptr %safepoint, i64 {SAFEPOINT[name]}")
+
+
+# -- loops that may be long -------------------------------------------------------------------------------------------
+
+
+def asking_loops(fn: Function) -> frozenset[Op]:
+    """Return the loops of `fn` that have a safepoint: all but those of few iterations, inner loops included."""
+    found, numbers = set[Op](), {op.result: op.value for op in walk(fn.body) if isinstance(op, ops.Constant)}
+
+    def iterations(block: Block) -> int:
+        """Return how many iterations `block` may run from one safepoint to the next."""
+        return max(map(of_op, block.ops), default=1)
+
+    def of_op(op: Op) -> int:
+        inside = max(map(iterations, op.bodies()), default=1)
+        count = inside * _trips(op, numbers) if isinstance(op, ops.For) else MOST_UNASKED + 1
+        if isinstance(op, ops.For | ops.While) and count > MOST_UNASKED:
+            found.add(op)
+            return 1
+        return count if isinstance(op, ops.For) else inside
+
+    iterations(fn.body)
+    return frozenset(found)
+
+
+def _trips(loop: ops.For, numbers: Mapping[Value, Any]) -> int:
+    """Return how many iterations a loop between constants has, else more than may go without a safepoint."""
+    start, stop, step = (numbers.get(value) for value in (loop.start, loop.stop, loop.step))
+    if start is None or stop is None or step is None:
+        return MOST_UNASKED + 1
+    return len(range(start, stop, step)) if step else 0
+
+
+# -- loops that wait --------------------------------------------------------------------------------------------------
+
+
+def waiting_loops(fn: Function) -> frozenset[Op]:
+    """Return the loops of `fn` that only another thread can end."""
+    return frozenset([op for op in walk(fn.body) if isinstance(op, ops.While) and _waits(op)])
+
+
+def _waits(loop: ops.While) -> bool:
+    inside = [*walk(loop.before), *walk(loop.after)]
+    if not all(map(_may_be_in_a_wait, inside)):
+        return False
+    origins = _Origins(loop, inside)
+    carried = frozenset(loop.before.params)
+    updates = dict(zip(loop.before.params, flow.end_of(loop.after), strict=True))
+    decide, reads = origins.of(flow.end_of(loop.before)[0])
+    seen, open_ = set[Value](), [value for value in decide if value in carried]
+    while open_:
+        param = open_.pop()
+        if param in seen:
+            continue
+        seen.add(param)
+        if origins.computes_from(updates[param], carried):
+            return False
+        behind, also_reads = origins.of(updates[param])
+        reads |= also_reads
+        open_ += [value for value in behind if value in carried]
+    return reads
+
+
+def _may_be_in_a_wait(op: Op) -> bool:
+    """Return whether `op` reads, tries to take a lock, or lets time pass."""
+    if isinstance(op, ops.IntrinsicOp) and (
+        op.spec.name in _TRIES or not any(isinstance(a.type, Pointer) for a in op.args)
+    ):
+        return op.effects.isdisjoint(_TOGETHER)
+    return op.effects <= _READS or isinstance(op, ops.InlineAsm)
+
+
+class _Origins:
+    """What the values of a loop are made from, inside it."""
+
+    def __init__(self, loop: ops.While, inside: list[Op]) -> None:
+        self._makers = {result: op for op in inside for result in op.results}
+        self._copies: dict[Value, list[Value]] = {}
+        forwarded = zip(flow.end_of(loop.before)[1:], loop.after.params, strict=True)
+        for source, target in [*forwarded, *(edge for op in inside for edge in flow.edges(op))]:
+            self._copies.setdefault(target, []).append(source)
+
+    def of(self, value: Value) -> tuple[set[Value], bool]:
+        """Return all values that decide `value`, and whether memory is among what they come from."""
+        found, reads, open_ = set[Value](), False, [value]
+        while open_:
+            value = open_.pop()
+            if value in found:
+                continue
+            found.add(value)
+            maker = self._makers.get(value)
+            reads |= maker is not None and has_effect(maker, Effect.READ)
+            open_ += self._before(value)
+        return found, reads
+
+    def computes_from(self, value: Value, carried: frozenset[Value]) -> bool:
+        """Return whether `value` is computed from what the loop carries, and not merely handed on."""
+        copied, open_ = set[Value](), [value]
+        while open_:
+            value = open_.pop()
+            if value not in copied:
+                copied.add(value)
+                open_ += self._copies.get(value, ())
+        ends = [value for value in copied - carried if value not in self._copies]
+        return any(not carried.isdisjoint(self.of(before)[0]) for value in ends for before in self._before(value))
+
+    def _before(self, value: Value) -> list[Value]:
+        maker = self._makers.get(value)
+        own = [] if maker is None else [*maker.operands(), *flow.deciders(maker)]
+        return [*own, *self._copies.get(value, ())]
