@@ -83,6 +83,7 @@ from stagekit.frontend.library import with_numbers as _with_numbers
 from stagekit.frontend.markers import Array, Pointer, Tensor, cdiv, ceildiv, constexpr, dynamic
 from stagekit.frontend.structures import array_lists as _array_lists
 from stagekit.frontend.structures import structured_arrays as _structured_arrays
+from stagekit.frozen import frozen as _frozen
 from stagekit.intrinsics import public_in as _public_in
 from stagekit.jit.ahead_of_time import BoundKernel, compile, compile_all
 from stagekit.jit.decorators import function, inline, jit

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -65,7 +65,7 @@ class Digit(NamedTuple):
 _LAYOUTS: dict[tuple[Any, ...], Any] = {}
 
 
-@dataclass(frozen=True, eq=False)
+@sk._frozen(eq=False, slots=False, held=True)
 class Layout:
     """Spreads the elements of a tile of `shape` over `threads` threads. Equal ones are one object.
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import stagekit as sk
@@ -27,7 +26,7 @@ _MOST_TURNED = 8  # chunks whose order differs from row to row
 ROW, COLUMN = "row", "column"
 
 
-@dataclass(frozen=True)
+@sk._frozen(slots=False, held=True)
 class Matrix:
     """The form of a tile whose elements are in shared memory. start: a pointer to memory of its own, or of several matrices.
 
