@@ -29,12 +29,13 @@ GROUND = (
     "records",
     "native_tables",
     "forks",
+    "extras",
     "recursion",
     "limits",
 )
 ROOMS = ("ir", "intrinsics", "frontend", "passes", "cache", "backends", "runtime", "jit")  # each sees those before it
 SEES_GROUND_ONLY = {"cache", "runtime"}  # an Artifact is all they know of a kernel
-SEES_EVERYTHING = {"__init__", "__main__", "cuda", "layouts", "testing", "tuning"}
+SEES_EVERYTHING = {"__init__", "__main__", "cuda", "layouts", "testing", "torch", "tuning"}
 SEES_PUBLIC_NAMES = {"lib", "kernels"}
 
 LIBRARY_ROOMS = {  # third party: where it may be imported
@@ -57,6 +58,7 @@ LIBRARY_ROOMS = {  # third party: where it may be imported
     },
     "ml_dtypes": {"dtypes", "ir", "intrinsics", "cache", "backends", "runtime", "testing"},
     "hypothesis": {"testing"},
+    "torch": {"torch"},
 }
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -134,8 +136,8 @@ def test_kernels_use_nothing_of_the_library_that_users_lack() -> None:
     assert set() == {name for name, text in texts.items() if re.search(r"\bsk\._\w", text)}
 
 
-def test_importing_the_package_imports_no_kernels() -> None:
-    code = "import stagekit, sys; sys.exit(any(name.startswith('stagekit.kernels') for name in sys.modules))"
+def test_importing_the_package_imports_no_kernels_and_no_operators() -> None:
+    code = "import stagekit, sys; sys.exit(any(name.startswith(('stagekit.kernels', 'stagekit.torch')) for name in sys.modules))"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

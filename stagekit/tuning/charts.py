@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stagekit.diagnostics import hide_frames, shown, wrong_arguments
-from stagekit.tuning.errors import require_extra
+from stagekit.extras import require_extra
 from stagekit.tuning.measuring import Measurement, duration_text, prefixed
 
 _CHOSEN, _OTHER, _ROOF = "#2f6fb0", "#b9b9b9", "#444444"

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from stagekit.diagnostics import Diagnostic, StagekitError
-from stagekit.forks import importing
 
 
 class BadSpace(Diagnostic):
@@ -38,22 +35,5 @@ class BadRecord(Diagnostic):
     help = "give the path of a file that `.tune` wrote, or of one that is not there yet"
 
 
-class ExtraMissing(Diagnostic):
-    title = "A library that is an extra is missing"
-    label = "{what} needs `{library}`: {why}"
-    help = "install the package `{library}`, or stagekit with its extra `{extra}`"
-
-
 class TuningError(StagekitError, ValueError):
     """A search that cannot be made, or whose record cannot be used."""
-
-
-def require_extra(what: str, library: str, extra: str) -> Any:
-    """Import a library that is an extra. what: who needs it, for the error where it is missing."""
-    import importlib
-
-    with importing:
-        try:
-            return importlib.import_module(library)
-        except ImportError as error:
-            raise TuningError(ExtraMissing(what, library.partition(".")[0], str(error), extra)) from None

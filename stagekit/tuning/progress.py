@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from stagekit.diagnostics import shown, wrong_arguments
-from stagekit.tuning.errors import TuningError, require_extra
+from stagekit.extras import require_extra
+from stagekit.tuning.errors import TuningError
 
 Tell = Callable[[], None]
 Progress = Callable[[str, int, int], Any]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from stagekit.diagnostics import StagekitError
+from stagekit.extras import require_extra
 from stagekit.jit.argtypes import view_of
 from stagekit.runtime import driver
 from stagekit.runtime.args import owners_stream
@@ -24,7 +25,7 @@ from stagekit.runtime.launch_config import stream_handle
 from stagekit.testing.launching import Array
 from stagekit.tuning.candidates import Bound, Candidate, Job, bind, compile_jobs, job_of
 from stagekit.tuning.clocks import Call, CallClock, EventClock, WallClock, time_in_turns
-from stagekit.tuning.errors import NoCandidate, TuningError, require_extra
+from stagekit.tuning.errors import NoCandidate, TuningError
 from stagekit.tuning.outputs import SavedArray, SavedOutputs, differences, save
 from stagekit.tuning.progress import Stages
 from stagekit.tuning.results import Outcome, Trial

@@ -5,7 +5,7 @@ The word after the three backquotes decides:
     python                       runs
     python raises=UNROLL_BUDGET  runs and must raise the diagnostic with this id
     python needs=torch,gpu       runs where these packages are, and a GPU
-    text output                  what the blocks above print, in the order of the page
+    text output                  what the blocks above print, in the order of the page, if the last of them has run
     anything else                is only shown
 
 A page is one program in one namespace, block after block. In `docs/errors.md` every entry is a program of its own, which
@@ -114,16 +114,19 @@ def test_the_page_runs_and_prints_what_it_says(
     """A reader who copies the page gets what the page shows."""
     monkeypatch.chdir(tmp_path)
     module = _module_for(page, blocks, tmp_path, monkeypatch)
-    flags = 0
+    flags, has_run = 0, True
 
     for block in blocks:
+        if block.is_output and not has_run:
+            continue
         if block.is_output:
             expected, actual = block.text.strip(), capsys.readouterr().out.strip()
             assert expected == actual, f"{page.name}:{block.line + 1}"
             continue
         if "from __future__ import annotations" in block.text:
             flags = __future__.annotations.compiler_flag
-        if block.can_run:
+        has_run = block.can_run
+        if has_run:
             _run(block, module, flags)
 
 

@@ -1,13 +1,16 @@
 """Every error, word for word: `name.py` is a small wrong program, `name.err` the text that its user sees.
 
 `pytest --update-golden` rewrites the `.err` files; review the diff as a user would read it. The path of the program is
-written `$FILE`, an address `$ADDRESS`. A program may end in a comment line `# gpu`: it then runs where there is a GPU only.
+written `$FILE`, an address `$ADDRESS`. A program may end in a comment line `# gpu` or `# torch`: it then runs where there is
+that only.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
+import importlib.util
 import re
 import runpy
 import traceback
@@ -19,6 +22,7 @@ import pytest
 import stagekit as sk
 from stagekit.config import SWITCHES
 from stagekit.diagnostics import OutsideKernel, all_diagnostics
+from stagekit.extras import ExtraError
 
 if TYPE_CHECKING:
     from conftest import Golden
@@ -28,14 +32,21 @@ ERROR_PAGE = HERE.parents[1] / "docs" / "errors.md"
 PACKAGE = Path(sk.__file__).parent
 for path in PACKAGE.rglob("*.py"):  # a room that nothing has asked for yet has not entered its diagnostics
     if "(Diagnostic):" in path.read_text(encoding="utf-8"):
-        importlib.import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
+        with contextlib.suppress(ExtraError):  # of a library that is not installed
+            importlib.import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
 OURS = sorted(all_diagnostics())  # now: other tests will define more
 PROGRAMS = sorted(path for path in HERE.glob("*.py") if not path.name.startswith("test_"))
 
 
 def _case(path: Path) -> object:
-    needs_gpu = path.read_text(encoding="utf-8").rstrip().endswith("# gpu")
-    return pytest.param(path, id=path.stem, marks=pytest.mark.gpu if needs_gpu else ())
+    last = path.read_text(encoding="utf-8").rstrip().rpartition("\n")[2]
+    return pytest.param(path, id=path.stem, marks=_NEEDS.get(last, ()))
+
+
+_NEEDS = {
+    "# gpu": pytest.mark.gpu,
+    "# torch": pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
+}
 
 
 CASES = [_case(path) for path in PROGRAMS]

@@ -1,0 +1,247 @@
+"""What an operator takes and gives, read off the function that launches its kernel.
+
+    schema_of("demo::scale", scale, outputs={"out": "x"}, mutates=())
+
+        inputs     x, factor              the parameters of the function that are no outputs
+        makers     out: empty_like(x)     what makes each output, from the inputs: for real tensors and for fake ones
+        text       (Tensor x, float factor) -> Tensor
+
+Outputs that are no parameters are what the function returns; then the makers say what that is. The types of Python functions
+are torch's to read (`torch.library.infer_schema`). A kernel's own annotations say them too, and the shape and dtype of its
+outputs, in sizes that its inputs bind.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from stagekit.diagnostics import shown
+from stagekit.dtypes import DType
+from stagekit.frontend.markers import Dynamic, Optional, SizeOp, Tensor
+from stagekit.jit.launchable import Launchable
+from stagekit.torch.errors import BadOperator, OperatorError
+
+Arguments = Sequence[Any]
+"""The inputs of one call, one for each, defaults filled in."""
+
+Maker = Callable[[Arguments], torch.Tensor]
+Outputs = Mapping[str, "str | Callable[..., torch.Tensor]"] | Iterable[str]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What an operator takes and gives. text: as torch writes it, without the name. mutates: inputs that are written to.
+
+    returns_outputs: the function returns them, where it else is given them to be written.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    makers: Mapping[str, Maker]
+    mutates: tuple[str, ...]
+    text: str
+    returns_outputs: bool
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(self.makers)
+
+
+def schema_of(
+    name: str, function: Callable[..., Any], outputs: Outputs, mutates: Iterable[str], text: str | None
+) -> Schema:
+    """Return the schema. text: the user's own, where the annotations do not say it."""
+    if not isinstance(name, str) or name.count("::") != 1 or not all(map(str.isidentifier, name.split("::"))):
+        raise refused(shown(name), "it is no name of an operator", 'give a namespace and a name: "mylib::softmax"')
+    parameters = _parameters_of(name, function)
+    made = dict(outputs) if isinstance(outputs, Mapping) else dict.fromkeys(names_of(outputs), "")
+    written = names_of(mutates)
+    returned = [each for each in made if each not in parameters]
+    for each in (*(returned if len(returned) < len(made) else ()), *written):
+        if each not in parameters:
+            known = ", ".join(f"`{known}`" for known in parameters)
+            raise refused(name, f"`{each}` is no parameter of the function", f"its parameters are {known}")
+    if not made and not written:
+        advice = "name what it writes: `outputs={...}` for new tensors, `mutates=` for inputs"
+        raise refused(name, "it has no output and writes to no input", advice)
+    inputs = tuple(each for each in parameters if each not in made)
+    if both := [each for each in written if each in made]:
+        raise refused(name, f"`{both[0]}` is an output and an input", "name it once")
+    makers = {each: _maker(name, function, inputs, each, how) for each, how in made.items()}
+    words = text or _text(name, function, parameters, tuple(made), written)
+    return Schema(name, inputs, makers, written, words, bool(returned))
+
+
+def refused(name: str, problem: str, advice: str) -> OperatorError:
+    """Return the error of a definition."""
+    return OperatorError(BadOperator(name, problem, advice))
+
+
+def names_of(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Return one name, or several, as a tuple."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _parameters_of(name: str, function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    if not callable(function):
+        raise refused(name, f"{shown(function)} is no function", "give a function that launches a kernel, or a kernel")
+    parameters = dict(inspect.signature(function).parameters)
+    for each in parameters.values():
+        if each.kind not in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY):
+            raise refused(name, f"the parameter `{each}` has no name of its own", "name each parameter")
+    return parameters
+
+
+# -- types --------------------------------------------------------------------------------------------------------------
+
+
+def _text(
+    name: str,
+    function: Callable[..., Any],
+    parameters: Mapping[str, inspect.Parameter],
+    outputs: tuple[str, ...],
+    mutates: tuple[str, ...],
+) -> str:
+    """Return the schema in torch's words. Every input may be given by position: torch hands keywords on as such, at a cost."""
+    hints = _hints_of(name, function)
+    given = []
+    for each, parameter in parameters.items():
+        if each not in outputs:
+            if each not in hints:
+                advice = "annotate it (torch.Tensor, int, float, ...), or give `schema=`"
+                raise refused(name, f"`{each}` has no type", advice)
+            kind = parameter.POSITIONAL_OR_KEYWORD
+            given.append(parameter.replace(kind=kind, annotation=hints[each]))
+    results: dict[int, Any] = {0: None, 1: torch.Tensor}
+    returned = results.get(len(outputs), tuple[(torch.Tensor,) * len(outputs)])  # type: ignore[misc]
+
+    def prototype() -> None: ...
+
+    try:
+        prototype.__signature__ = inspect.Signature(given, return_annotation=returned)  # type: ignore[attr-defined]
+        return str(torch.library.infer_schema(prototype, mutates_args=mutates))
+    except ValueError as error:
+        words = str(error).removeprefix("infer_schema(func): ").partition(" Got func with")[0]
+        raise refused(name, words.rstrip("."), "annotate it as torch does, or give `schema=`") from None
+
+
+def _hints_of(name: str, function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the types of the parameters, as torch knows them."""
+    if isinstance(function, Launchable):
+        kinds = {each: _type_in_kernel(function, each) for each in function.parameters.names}
+        return {each: kind for each, kind in kinds.items() if kind is not None}
+    plain = inspect.unwrap(function)
+    try:
+        return typing.get_type_hints(plain)
+    except Exception as error:
+        problem = f"its annotations mean nothing ({error})"
+        raise refused(name, problem, "name types of its module, or give `schema=`") from None
+
+
+def _type_in_kernel(kernel: Launchable, name: str) -> Any:
+    """Return what a kernel's own annotation is to torch; None where it says nothing."""
+    parameter = next(each for each in kernel.parameters.all if each.name == name)
+    if parameter.is_constexpr:
+        return parameter.types[0] if parameter.types in ((bool,), (int,), (float,), (str,)) else None
+    meaning = kernel.parameters.meaning(name, _known(kernel))
+    if isinstance(meaning, Optional):
+        return torch.Tensor | None
+    if isinstance(meaning, DType):
+        return bool if meaning.name == "bool" else int if meaning.is_integer else float
+    return None if meaning is None else torch.Tensor
+
+
+def _known(kernel: Launchable) -> dict[str, Any]:
+    """Return the constexprs of a kernel that are known before a call."""
+    defaults = {each.name: each.default for each in kernel.parameters.constexprs if each.default is not ...}
+    return {**defaults, **kernel.__stagekit_fixed__}
+
+
+# -- outputs ------------------------------------------------------------------------------------------------------------
+
+
+def _maker(name: str, function: Callable[..., Any], inputs: tuple[str, ...], output: str, how: Any) -> Maker:
+    """Return what makes an output. how: an input that it is like, a function of inputs, or "" for a kernel's annotation."""
+    if how == "":
+        return _maker_by_annotation(name, function, inputs, output)
+    if isinstance(how, str):
+        if how not in inputs:
+            problem = f"`{output}` is to be like `{how}`, which is no input"
+            raise refused(name, problem, f"the inputs are {', '.join(inputs)}")
+        place = inputs.index(how)
+        return lambda given: torch.empty_like(given[place], memory_format=torch.contiguous_format)
+    if not callable(how):
+        advice = "give the name of an input that it is like, or a function of inputs that makes it"
+        raise refused(name, f"`{output}` is made by {shown(how)}", advice)
+    asked = list(inspect.signature(how).parameters)
+    if unknown := [each for each in asked if each not in inputs]:
+        problem = f"what makes `{output}` asks for `{unknown[0]}`, which is no input"
+        raise refused(name, problem, f"the inputs are {', '.join(inputs)}")
+    places = [inputs.index(each) for each in asked]
+    return lambda given: how(*[given[place] for place in places])
+
+
+_ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "neg": operator.neg,
+}  # of sizes, which may be torch's SymInt
+
+
+def _maker_by_annotation(name: str, function: Callable[..., Any], inputs: tuple[str, ...], output: str) -> Maker:
+    advice = f'say what makes it: `outputs={{"{output}": "x"}}`, or a function of the inputs'
+    if not isinstance(function, Launchable):
+        raise refused(name, f"nothing says what `{output}` is", advice)
+    arrays = {each: _tensor_of(function, each) for each in (*inputs, output)}
+    wanted = arrays[output]
+    if wanted is None:
+        raise refused(name, f"`{output}` is not annotated as an `sk.Tensor`", advice)
+    places = {
+        size: (inputs.index(each), axis)
+        for each in inputs
+        if (array := arrays[each]) is not None
+        for axis, size in enumerate(array.shape)
+        if isinstance(size, Dynamic)
+    }
+    unbound = {size for each in wanted.shape for size in _symbols(each)} - places.keys()
+    if unbound or None in wanted.shape:
+        which = f"`{min(map(repr, unbound))}`" if unbound else "None"
+        raise refused(name, f"the size {which} of `{output}` is that of no input", advice)
+    first = next(inputs.index(each) for each in inputs if arrays[each] is not None)
+    dtype = getattr(torch, wanted.dtype.name)
+
+    def value(size: Any, given: Arguments) -> Any:
+        if isinstance(size, SizeOp):
+            return _ARITHMETIC[size.kind](*[value(each, given) for each in size.args])
+        if isinstance(size, Dynamic):
+            place, axis = places[size]
+            return given[place].shape[axis]
+        return size
+
+    return lambda given: torch.empty(
+        [value(size, given) for size in wanted.shape], dtype=dtype, device=given[first].device
+    )
+
+
+def _tensor_of(kernel: Launchable, name: str) -> Tensor | None:
+    """Return the annotation of an array parameter that is always there."""
+    if name not in {each.name for each in kernel.parameters.run_time}:
+        return None
+    meaning = kernel.parameters.meaning(name, _known(kernel))
+    return meaning if isinstance(meaning, Tensor) else None
+
+
+def _symbols(size: Any) -> set[Dynamic]:
+    if isinstance(size, SizeOp):
+        return set().union(*map(_symbols, size.args))
+    return {size} if isinstance(size, Dynamic) else set()

@@ -1,0 +1,13 @@
+import torch
+from torch import Tensor
+
+import stagekit.torch as skt
+
+
+@skt.operator("errors::copy", outputs={"out": "x"})
+def copy(x: Tensor, *, out: Tensor) -> None:
+    out.copy_(x)
+
+
+copy(torch.ones(3, requires_grad=True)).sum().backward()
+# torch
