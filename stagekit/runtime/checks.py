@@ -7,9 +7,8 @@
     convert(ScalarSpec("n", int32), 7.0)               refused: floats never become integers
     convert(ScalarSpec("n", uint8), -1)                refused: does not fit
 
-Each argument has a reader, a closure over what its spec fixes. A reader first tries to accept the usual case with a few
-comparisons (an exact `ndarray` that fits, an int in range). All others go the general way, which accepts them too or raises the
-error that says why not.
+Native launchers read the arguments of nearly all launches. What they do not recognise is read here: accepted, or refused with
+the error that says why.
 
 Integers and bools are accepted for every dtype, floats for float dtypes. NumPy scalars count as the Python number of their kind.
 """
@@ -17,7 +16,6 @@ Integers and bools are accepted for every dtype, floats for float dtypes. NumPy 
 from __future__ import annotations
 
 import numbers
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from itertools import accumulate
@@ -26,12 +24,11 @@ from typing import Any, Literal
 import numpy as np
 
 from stagekit.diagnostics import counted
-from stagekit.dtypes import EXTENSION, dtype_from_numpy, element_dtype, float32, float64, number_as
+from stagekit.dtypes import EXTENSION, dtype_from_numpy, number_as
 from stagekit.frozen import record
 from stagekit.hostexpr import HostExpr, Slot, compile_expressions, slots_in
 from stagekit.runtime import args, driver, errors
 from stagekit.runtime.errors import ArgumentError
-from stagekit.runtime.native_process import address_of
 from stagekit.runtime.views import REACHABLE, ArrayView, Device
 from stagekit.signature import ArgSpec, ArraySpec, NoneSpec, PointerSpec, ScalarSpec, Signature, place_of, values_of
 
@@ -84,14 +81,13 @@ def compile_reader(signature: Signature, target: Target) -> ArgumentReader:
     readers = tuple(_reader(spec, target) for spec in specs)
     starts = list(accumulate(map(values_of, specs), initial=0))
     wanted = [starts[slot.argument] + place_of(specs[slot.argument], slot.kind, slot.axis) for slot in signature.slots]
-    select = tuple if wanted == list(range(starts[-1])) else _pick(wanted)
     check_sizes = _size_check(signature, starts)
 
     def read(arguments: Sequence[Any], reading: Reading) -> Native:
         flat: list[int | float] = []
         for read_one, argument in zip(readers, arguments):
             flat += read_one(argument, reading)
-        values = select(flat)
+        values = tuple([flat[place] for place in wanted])
         if check_sizes is not None:
             check_sizes(flat, values)
         return values
@@ -104,10 +100,9 @@ def compile_reader(signature: Signature, target: Target) -> ArgumentReader:
 
 def _reader(spec: ArgSpec, target: Target) -> Reader:
     if isinstance(spec, ScalarSpec):
-        return _scalar_reader(spec)
+        return lambda value, _: (convert(spec, value),)
     if not isinstance(spec, NoneSpec):
-        general = _array_reader(spec, target)
-        return _numpy_reader(spec, general) if target == "cpu" else general
+        return _array_reader(spec, target)
 
     def read_none(value: Any, _: Reading) -> Native:
         if value is not None:
@@ -118,24 +113,6 @@ def _reader(spec: ArgSpec, target: Target) -> Reader:
 
 
 _BITS = {8: np.uint8, 16: np.uint16}
-_QUICK_FLOATS = {float32: float(np.finfo(np.float32).max), float64: float(np.finfo(np.float64).max)}
-
-
-def _scalar_reader(spec: ScalarSpec) -> Reader:
-    """The usual case is an int in range, or a finite Python float for 32 or 64 bits, which `struct` rounds."""
-    kind: type
-    if spec.dtype.is_float:
-        kind, high = float, _QUICK_FLOATS.get(spec.dtype, -1.0)
-        low = -high
-    else:
-        kind, low, high = int, spec.dtype.min, spec.dtype.max
-
-    def read(value: Any, _: Reading) -> Native:
-        if type(value) is kind and low <= value <= high:
-            return (value,)
-        return (convert(spec, value),)
-
-    return read
 
 
 def convert(spec: ScalarSpec, value: Any) -> int | float:
@@ -173,7 +150,7 @@ def _python_number(value: Any) -> int | float | None:
 
 
 def _array_reader(spec: ArraySpec | PointerSpec, target: Target) -> Reader:
-    """The general way: `args.read_array`, then all checks. The values are in the order of `signature.place_of`."""
+    """Read by `args.read_array`, then make all checks. The values are in the order of `signature.place_of`."""
     has_sizes = isinstance(spec, ArraySpec)
     has_strides = isinstance(spec, ArraySpec) and not spec.is_contiguous
 
@@ -193,29 +170,6 @@ def _array_reader(spec: ArraySpec | PointerSpec, target: Target) -> Reader:
         check_array(spec, view, target, value)
         reading.admit(spec.name, view)
         return view.address, *(view.shape if has_sizes else ()), *((view.strides or ()) if has_strides else ())
-
-    return read
-
-
-def _numpy_reader(spec: ArraySpec | PointerSpec, general: Reader) -> Reader:
-    """The usual case is an exact `ndarray` of the right dtype, rank, sizes, flags and alignment."""
-    if isinstance(spec, ArraySpec) and not spec.is_contiguous:
-        return general
-    dtype, align, is_written, ndarray = spec.dtype, spec.align, spec.is_written, np.ndarray
-    shape = spec.shape if isinstance(spec, ArraySpec) else None
-    fixed = [(axis, size) for axis, size in enumerate(shape or ()) if isinstance(size, int)]
-
-    def read(value: Any, reading: Reading) -> Native:
-        if type(value) is not ndarray or element_dtype(value.dtype) is not dtype:
-            return general(value, reading)
-        flags, sizes, address = value.flags, value.shape, address_of(value)
-        if (is_written and not flags.writeable) or address % align:
-            return general(value, reading)
-        if shape is None:
-            return (address,)
-        if not flags.c_contiguous or len(sizes) != len(shape) or (fixed and any(sizes[a] != size for a, size in fixed)):
-            return general(value, reading)
-        return (address, *sizes)
 
     return read
 
@@ -294,13 +248,11 @@ def _size_check(signature: Signature, starts: Sequence[int]) -> Callable[[list[i
     ]
     if not related:
         return None
-    actual_values = _pick([start + place_of(spec, kind, axis) for spec, start, kind, axis, _ in related])
+    places = [start + place_of(spec, kind, axis) for spec, start, kind, axis, _ in related]
     expected_values = compile_expressions([expression for *_, expression in related])
 
     def check(flat: list[int | float], values: Native) -> None:
-        wanted, actual = expected_values(values), actual_values(flat)  # type: ignore[arg-type]
-        if actual == wanted:
-            return
+        wanted, actual = expected_values(values), [flat[place] for place in places]  # type: ignore[arg-type]
         for (spec, start, kind, axis, expression), found, expected in zip(related, actual, wanted):
             shape: Any = tuple(flat[start + 1 : start + 1 + spec.rank])
             if found != expected and kind == "size":
@@ -320,13 +272,3 @@ def _bound_by(signature: Signature, expression: HostExpr) -> str:
     )
     word = "as" if isinstance(expression, Slot) else "from"
     return f" ({word} {' and '.join(names)})" if names else ""
-
-
-def _pick(positions: Sequence[int]) -> Callable[[list[int | float]], Native]:
-    """Return a function that picks the values at these positions as a tuple."""
-    if len(positions) > 1:
-        return operator.itemgetter(*positions)
-    if not positions:
-        return lambda flat: ()
-    (only,) = positions
-    return lambda flat: (flat[only],)

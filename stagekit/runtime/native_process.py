@@ -123,16 +123,6 @@ def _agrees(probe: _Array) -> bool:
     )
 
 
-_DATA = tables.NDARRAY["data"]
-
-address_of: Callable[[_Array], int] = (
-    (lambda array: ctypes.c_size_t.from_address(id(array) + _DATA).value)
-    if has_array_layout()
-    else (lambda array: array.ctypes.data)
-)
-"""Return the address of an array's first element. Reading it from the object costs a tenth of NumPy's own attribute."""
-
-
 _SWITCHES = {"target_switch": config.TARGET, "sanitize_switch": config.SANITIZE, "threads_switch": config.THREADS}
 
 
@@ -303,17 +293,6 @@ def offer_capsules(kind: type, stream_of: int, *, is_versioned: bool) -> None:
 def stream_of(arguments: Sequence[Any]) -> int:
     """Return the function that gives the current stream of the first array that has one, or 0. Launchers ask the same one."""
     return next(filter(None, (process().streams.get(id(type(a))) for a in arguments)), 0)
-
-
-_ASK_STREAM = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_size_t))
-
-
-def ask_stream(function: int, device: int) -> int:
-    """Return the stream that an exchange API's `current_work_stream` names on a GPU."""
-    found = ctypes.c_size_t()
-    if _ASK_STREAM(function)(2, device, found):
-        raise BufferError("the owner of an array cannot tell its current stream")
-    return found.value
 
 
 def trust_torch_stream(tensor: type) -> None:
@@ -511,14 +490,7 @@ def _doc_with_signature(name: str, signature: inspect.Signature, doc: str) -> st
 
 
 _LITERALS = (int, bool, str, type(None))
-
-
-class _Dots:
-    def __repr__(self) -> str:
-        return "..."
-
-
-_DOTS = _Dots()
+_DOTS = type("_Dots", (), {"__repr__": lambda self: "..."})()
 
 
 @functools.cache

@@ -71,14 +71,14 @@ class ArrayView(NamedTuple):
 def c_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the element strides of C order without gaps."""
     *strides, _ = itertools.accumulate(reversed(shape), operator.mul, initial=1)
-    return tuple(reversed(strides))
+    return tuple(strides[::-1])
 
 
 def element_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
     """Return byte strides as element strides; None if one along several elements is not a whole number of elements."""
     if itemsize == 0 or any(step % itemsize for size, step in zip(shape, strides) if size > 1):
         return None
-    return tuple(step // itemsize for step in strides)
+    return tuple([step // itemsize for step in strides])
 
 
 # DLPack's structs ---------------------------------------------------------------------------------------------------

@@ -247,7 +247,7 @@ def test_real_torch_tensors_and_views() -> None:
 @given(numpy_views())
 @settings(max_examples=60, deadline=None)
 def test_the_address_of_a_numpy_array_is_read_from_the_object(array: Array) -> None:
-    assert native_process.address_of(array) == array.ctypes.data
+    assert args.address_of(array) == array.ctypes.data
 
 
 def test_the_layout_of_this_numpy_is_known() -> None:

