@@ -129,11 +129,12 @@ class Drawing(Values):
         self.pointers = [k for k in range(len(self.arrays)) if self.chance(0.08)]
         fitting = [count for count in _THREADS if max(self.extents) <= _MOST_HELD * count]
         self.has_sizes = self.chance(0.6)
+        self.threads = self.random.choice(fitting) if self.chance(0.3) else None
         return {
             "has_sizes": self.has_sizes,
             "leads": [self.random.choice((0, 0, 0, 0, 0, 1, 2, 4, 7)) for _ in self.arrays],
             "pointers": self.pointers,
-            "threads": self.random.choice(fitting) if self.chance(0.3) else None,
+            "threads": self.threads,
             "entry": self.random.choice(("", "", "", "", "", "", "general", "overlapping")),
         }
 
@@ -413,6 +414,36 @@ class Drawing(Values):
         count = ["lit", min(-(-row[2] // self.extents[x]), _MOST_STEPS)]
         return [*starts, ["for", self.loops, count, [*self.apart([access]), *moves]]]
 
+    def read_ahead(self) -> list[Tree] | None:
+        """A loop along what is only read, whose next tiles are read meanwhile."""
+        found = self.memory("in")
+        k = self.random.randrange(len(self.tiles))
+        x, dtype = self.tiles[k]
+        if found is None or self.is_bare(found[0]) or self.loops >= 2:
+            return None
+        name, row = found
+        end = self.bound(row) if row[2] <= _MOST_STEPS * self.extents[x] else ["lit", _MOST_STEPS * self.extents[x]]
+        self.walks += 1
+        read: Tree = ["read", self.walks]
+        mine, other = (["t", k], dtype_named_here(dtype)), (read, dtype_named_here(row[1]))
+        update, _ = self.combined(mine, other, lambda: self.comparison(mine, other))
+        return [["staged", name, end, x, self.random.randint(2, 4), f"v{self.walks}", [self.let_tile(k, update)]]]
+
+    def multiply(self) -> list[Tree] | None:
+        """A tile becomes what a product of matrices makes of one."""
+        k = self.random.randrange(len(self.tiles))
+        x, _ = self.tiles[k]
+        if self.extents[x] > 1024:
+            return None
+        product, _ = self.product(self.shape(x), self.tile(x, 1)[0])
+        return [self.let_tile(k, ["shaped", product, [self.extents[x]]])]
+
+    def put_elsewhere(self) -> list[Tree] | None:
+        """A tile goes to other threads and registers."""
+        k = self.random.randrange(len(self.tiles))
+        maps = self.maps(self.extents[self.tiles[k][0]])
+        return [["let", f"t{k}", ["placed", ["t", k], *maps]]] if maps else None
+
     def carry(self) -> list[Tree]:
         """Narrow a mask, or move a tile of indices."""
         if self.masks and self.chance(0.7):
@@ -448,13 +479,13 @@ class Drawing(Values):
         return self.carry() if self.chance(0.4) else []
 
     def loop(self) -> list[Tree]:
-        kind = self.random.choice(("for", "for", "static", "while"))
+        kind = self.random.choice(("for", "for", "static", "while", "while", "turns"))
         count: Tree = ["lit", self.random.randint(0, 4)]
         if kind != "static" and self.chance(0.5):
             count = ["bin", "&", self.integer_scalar(), ["lit", 3]]
         self.loops += 1
         body = [*self.sometimes_carried(), *self.block(4), *self.sometimes_carried()]
-        if kind != "static" and self.chance(0.2):
+        if kind not in ("static", "turns") and self.chance(0.2):
             body += [["leave", self.condition(), self.random.choice(("break", "continue"))], *self.block(2)]
         self.loops -= 1
         return [[kind, self.loops, count, body]]
@@ -469,13 +500,13 @@ class Drawing(Values):
 _Form = Callable[[Drawing], list[Tree] | None]
 _PLAIN: tuple[_Form, ...] = (
     *(Drawing.let, Drawing.let, Drawing.let, Drawing.store, Drawing.store, Drawing.read, Drawing.read),
-    *(Drawing.put, Drawing.count, Drawing.check, Drawing.store_plane),
+    *(Drawing.put, Drawing.count, Drawing.check, Drawing.store_plane, Drawing.multiply),
 )
 _OF_FEATURES: dict[str, tuple[_Form, ...]] = {
     "once": (Drawing.count_one, Drawing.count_one, Drawing.add_to_one, Drawing.add_to_one, Drawing.show),
     "pointers": (Drawing.walk,),
     "carried": (Drawing.along, Drawing.along, Drawing.stepped, Drawing.stepped, Drawing.carry, Drawing.carry),
-    "placement": (Drawing.mirror,),
+    "placement": (Drawing.mirror, Drawing.read_ahead, Drawing.put_elsewhere),
     "near": (Drawing.round_off, Drawing.round_off),
 }
 _NESTED: tuple[_Form, ...] = (Drawing.branch, Drawing.loop, Drawing.loop, Drawing.end_early)

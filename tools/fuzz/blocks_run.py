@@ -121,6 +121,8 @@ def _parts(tree: Any) -> Iterator[Any]:
         "view",
         "gather",
         "mirrored",
+        "product",
+        "placed",
     ):
         yield from (part for part in tree[1:] if isinstance(part, list))
     if tree and tree[0] == "load" and tree[4] is not None:

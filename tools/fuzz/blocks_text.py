@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 from tools.fuzz.blocks_case import Case
@@ -12,6 +13,7 @@ _HEAD = """from __future__ import annotations
 
 from stagekit_fuzz_blocks import added, between, follow, higher, latest, mirrored, mirrored_in_order, mixed
 from stagekit_fuzz_blocks import segmented, smaller
+from stagekit.layouts import IndexMap, tile_layout
 
 {extents}
 
@@ -65,10 +67,28 @@ def _of(tree: Tree) -> str:
 
 
 def _access(function: str, *args: str, mask: Tree | None, other: Tree | None = None, order: Tree | None = None) -> str:
-    """Return the text of an access. order: of it, and its scope."""
+    """Return the text of an access. order: of it, and its scope; or the name and the value of a hint for caches."""
     named = [f"{name}={_of(tree)}" for name, tree in (("mask", mask), ("other", other)) if tree is not None]
-    named += [f"{name}={value!r}" for name, value in zip(("order", "scope"), order or ())]
+    if order and order[0] in _HINTS:
+        named.append(f"{order[0]}={order[1]!r}")
+    else:
+        named += [f"{name}={value!r}" for name, value in zip(("order", "scope"), order or ())]
     return f"sk.{function}({', '.join((*args, *named))})"
+
+
+_HINTS = ("cache_modifier", "eviction_policy")
+
+
+def _product(a: Tree, b: Tree, shape: list[int], dtype: str, sums: Tree | None, named: str) -> str:
+    start = f", sk.full({tuple(shape)}, {_of(sums)}, sk.{dtype})" if sums else ""
+    return f"sk.dot({_of(a)}, {_of(b)}{start}{named})"
+
+
+def _placed(a: Tree, threads: Tree, registers: Tree) -> str:
+    """Return the text of a tile that is placed by two maps, of shapes and strides."""
+    maps = ", ".join(f"IndexMap({tuple(shape)}, {tuple(strides)})" for shape, strides in (threads, registers))
+    extent = math.prod(n for shape, strides in (threads, registers) for n, step in zip(shape, strides) if step)
+    return f"({_of(a)}).convert_layout(tile_layout(({extent},), {maps}))"
 
 
 def _load(name: str, index: Tree, mask: Tree | None, other: Tree | None, order: Tree | None = None) -> str:
@@ -101,6 +121,7 @@ _VALUES: dict[str, Callable[..., str]] = {
     "s": lambda k: f"s{k}",
     "m": lambda k: f"m{k}",
     "q": lambda k: f"q{k}",
+    "read": lambda k: f"v{k}",
     "e": lambda x: f"E{x}",
     "o": lambda k: f"o{k}",
     "k": lambda level: f"k{level}",
@@ -138,6 +159,9 @@ _VALUES: dict[str, Callable[..., str]] = {
     "part": lambda a, index: f"({_of(a)})[{index}]",
     "along": lambda name, a, axis, named: f"sk.{name}({_of(a)}, axis={axis}{named})",
     "dot": lambda a, b, shape: f"sk.dot({_of(a)}, {_of(b)}, sk.zeros({tuple(shape)}, sk.float32))",
+    "product": _product,
+    "placed": _placed,
+    "load_part": lambda name, first, x: f"sk.load({name}.tile({_of(first)}, E{x}))",
     "mirrored": lambda name, start, x, value: f"mirrored({name} + {_of(start)}, i{x}, {_of(value)}, E{x} - 1)",
     "rand": lambda seed, a: f"sk.rand({seed}, {_of(a)})",
     "randn": lambda seed, a: f"sk.randn({seed}, {_of(a)})",
@@ -166,6 +190,10 @@ _STATEMENTS: dict[str, Callable[..., Lines]] = {
     "barrier": lambda: ("sk.syncthreads()",),
     "if": lambda condition, yes, no: (f"if {_of(condition)}:", yes, *(("else:", no) if no else ())),
     "for": lambda level, count, body: (f"for k{level} in range({_of(count)}):", body),
+    "staged": lambda name, end, x, stages, read, body: (
+        f"for {read} in sk.staged(range(0, {_of(end)}, E{x}), lambda k: {name}.tile(k, E{x}), stages={stages}):", body
+    ),
+    "turns": lambda level, count, body: (f"for k{level} in sk.persistent({_of(count)}):", body),
     "rows": lambda level, end, x, body: (f"for k{level} in range(0, {_of(end)}, E{x}):", body),
     "static": lambda level, count, body: (f"for k{level} in sk.static_range({_of(count)}):", body),
     "while": lambda level, count, body: (

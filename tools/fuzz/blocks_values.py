@@ -24,7 +24,7 @@ _MOST_COMBINED = 260  # elements, more often than not: CPython calls a user's fu
 _OF_PLACES = {"argmax": int64, "argmin": int64, "any": bool_, "all": bool_, "count_nonzero": int32}
 _REARRANGED = {
     "cumsum": 2, "cumprod": 2, "scan": 4, "sort": 1, "argsort": 1, "topk": 1, "histogram": 2, "gather": 4, "rand": 1,
-    "randint": 1, "shaped": 4, "flipped": 2, "joined": 2,
+    "randint": 1, "shaped": 4, "flipped": 2, "joined": 2, "placed": 2,
 }  # fmt: skip
 _ALONG = {"sum": 3, "max": 2, "min": 1, "cumsum": 2, "scan": 2, "reduce": 1}
 _MOST_SHAPED = 1024  # elements of a tile of two axes
@@ -37,6 +37,13 @@ _ORDERS = {
     "store": ("relaxed", "release", "seq_cst"),
     "atomic": ("relaxed", "acquire", "release", "acq_rel", "seq_cst"),
 }
+_HINTS = {
+    "load": [("cache_modifier", ".ca"), ("cache_modifier", ".cg"), ("cache_modifier", ".cs")],
+    "store": [("cache_modifier", ".cg"), ("cache_modifier", ".cs"), ("cache_modifier", ".wt")],
+    "both": [("eviction_policy", "evict_first"), ("eviction_policy", "evict_last")],
+}
+_MULTIPLIED = ("float32", "float32", "float16", "bfloat16", "float64", "int8", "uint8", "int16", "uint16", "int32")
+_PRECISIONS = ("ieee", "tf32", "tf32x3")
 _ROUNDED = (
     "sk.exp", "sk.fast_exp", "sk.fast_exp2", "sk.tanh", "sk.sigmoid", "sk.erf", "sk.sin", "sk.expm1",
 )  # fmt: skip
@@ -63,6 +70,7 @@ class Values:
     moving: list[int] = field(default_factory=list)
     programs: int = 1
     has_sizes: bool = False
+    threads: int | None = None
     rearranging: float = 0.15
     reducing: float = 0.2
     kinds: dict[str, int] = field(default_factory=lambda: dict(_REARRANGED))
@@ -158,13 +166,21 @@ class Values:
         return ["own", self.bound(row), index] if row[0] == "own" else index
 
     def order(self, access: str, row: Tree) -> list[Tree]:
-        """Draw an order and a scope, as further parts of an access; most have none. Programs meet at a "total"."""
+        """Draw an order and a scope, or a hint for caches, as further parts of an access; most have none.
+
+        Programs meet at a "total".
+        """
+        if access != "atomic" and self.chance(0.08):
+            return [list(self.random.choice([*_HINTS[access], *_HINTS["both"]]))]
         if "placement" not in self.features or row[1] == "bool_" or not self.chance(0.06):
             return []
         scopes = ("gpu", "sys") if row[0] == "total" else ("block", "gpu", "sys")
         return [[self.random.choice(_ORDERS[access]), self.random.choice(scopes)]]
 
     def load(self, x: int, name: str, row: Tree) -> Tree:
+        if row[0] in ("in", "part") and not self.is_bare(name) and self.chance(0.06):
+            first: Tree = ["lit", self.random.choice((0, 0, 1, -3, row[2] - 1))]
+            return ["load_part", name, first if self.chance(0.6) else ["cast", "int64", self.integer_scalar()], x]
         index, mask = self.index(x, row, is_for_store=False)
         other = None if mask is None or self.chance(0.5) else ["cast", row[1], ["lit", self.random.randint(0, 9)]]
         return ["load", name, index, mask, other, *self.order("load", row)]
@@ -251,6 +267,8 @@ class Values:
             return ["shaped", flat, [extent]], dtype
         if kind == "flipped":
             return (["call", "sk.flip", value] if is_flagged else ["part", value, "::-1"]), dtype
+        if kind == "placed" and (maps := self.maps(self.extents[x])):
+            return ["placed", value, *maps], dtype
         if kind == "joined" and 2 * self.extents[x] <= _MOST_SHAPED:
             return self.joined(x, tile), dtype
         if kind == "rand":
@@ -289,8 +307,10 @@ class Values:
         roll = self.random.random()
         if roll < 0.3:
             made: Typed = ["turned", ["shaped", value, shape[::-1]], [1, 0]], dtype
-        elif roll < 0.4 and shape[0] * shape[0] <= _MOST_SHAPED:
-            return self.product(shape, value), float32
+        elif roll < 0.4:
+            return self.product(shape, value)
+        elif roll < 0.5:
+            made = self.turned_around(shape, value), dtype
         else:
             made = ["shaped", value, shape], dtype
         return self.with_axes(shape, made) if self.chance(0.8) else made
@@ -329,11 +349,49 @@ class Values:
             return ["along", "reduce_sum", exact, axis, ""], wide(dtype), False
         return ["along", "cumsum", exact, axis, f", reverse={is_reversed}"], wide(dtype), True
 
-    def product(self, shape: list[int], value: Tree) -> Tree:
-        """Draw a product of matrices of small integers, which is exact in any order, summed up to this shape."""
-        matrix = ["shaped", self.exact((value, int32), "float32"), shape]
-        square = ["dot", matrix, ["turned", matrix, [1, 0]], [shape[0], shape[0]]]
-        return ["bin", "+", matrix, ["part", ["along", "reduce_max", square, 1, ""], ":, None"]]
+    def turned_around(self, shape: list[int], value: Tree) -> Tree:
+        """Draw a tile of this shape whose elements went through an order of three axes."""
+        first = self.random.choice([k for k in range(1, shape[0] + 1) if shape[0] % k == 0])
+        axes, order = [first, shape[0] // first, shape[1]], self.random.sample(range(3), 3)
+        return ["shaped", ["turned", ["shaped", value, axes], order], shape]
+
+    def maps(self, extent: int) -> list[Tree] | None:
+        """Draw which thread has an element of a tile and in which register: shapes and strides of two maps."""
+        if not self.threads or (extent % self.threads and self.threads % extent):
+            return None
+        if extent <= self.threads:
+            copies = self.threads // extent
+            own: Tree = [[extent, copies], [1, 0]] if self.chance(0.5) else [[copies, extent], [0, 1]]
+            return [own, [[1], [0]]]
+        count = extent // self.threads
+        inner = self.random.choice([k for k in range(1, count + 1) if count % k == 0])
+        registers = [[inner, count // inner], [1, inner * self.threads]]
+        return [[[self.threads], [inner]], registers]
+
+    def product(self, shape: list[int], value: Tree) -> Typed:
+        """Draw a product of matrices of small integers, which is exact in any order, combined with the matrix itself."""
+        dtype = dtype_named_here(self.random.choice(_MULTIPLIED))
+        made = float32 if dtype.is_float and dtype.bits <= 32 else wide(dtype)
+        numbers = self.exact((value, int32), dtype.name)
+        if dtype.kind != "uint":
+            numbers = ["cast", dtype.name, ["bin", "-", numbers, ["lit", 8]]]
+        if self.chance(0.3):
+            left: Tree = ["turned", ["shaped", numbers, shape[::-1]], [1, 0]]
+        else:
+            left = ["shaped", numbers, shape]
+        axis = self.random.randrange(2) if max(shape) ** 2 <= _MOST_SHAPED else int(shape[1] < shape[0])
+        if shape[axis] ** 2 > _MOST_SHAPED:
+            return ["cast", made.name, left], made
+        factors = [left, ["turned", left, [1, 0]]]
+        if self.chance(0.3):
+            k = self.random.randrange(2)
+            factors[k] = ["call", "sk.shared", factors[k]]
+        named = f", precision={self.random.choice(_PRECISIONS)!r}" if dtype is float32 and self.chance(0.5) else ""
+        named += ", whole_rows=True" if self.chance(0.1) else ""
+        sums = ["lit", self.random.randint(0, 3)] if self.chance(0.6) else None
+        square = ["product", *factors[:: -1 if axis else 1], [shape[axis]] * 2, made.name, sums, named]
+        most = ["along", "reduce_max", square, self.random.randrange(2), ""]
+        return ["bin", "+", ["cast", made.name, left], ["part", most, "None, :" if axis else ":, None"]], made
 
     def of_another(self, kind: str, x: int, is_flagged: bool) -> Typed | None:
         """Draw a tile of extent x that is made of one of any extent: its largest elements, or how often it has each number."""

@@ -273,6 +273,19 @@ def _window(_: _Programs, array: OracleArray, start: Any, shape: Any) -> Any:
     return array[tuple(slice(first, first + size) for first, size in zip(starts, sizes))]
 
 
+def _staged(_: _Programs, numbers: Iterable[Any], loads: Callable[[Any], Any], stages: int = 3) -> Iterator[Any]:
+    """Go through the tiles of each number, which are read when their turn comes."""
+    for number in numbers:
+        parts = loads(number)
+        yield tuple(map(memory.load, parts)) if isinstance(parts, tuple | list) else memory.load(parts)
+
+
+def _persistent(programs: _Programs, tiles: Any) -> Iterable[Any]:
+    """Go through what this program gets where tiles are shared out evenly."""
+    numbers: Iterable[Any] = counterpart(range)(programs.index[0], tiles, programs.grid[0])
+    return numbers
+
+
 def _static_assert(_: _Programs, condition: Any, message: Any = "") -> None:
     if not condition:
         raise StagingError(StaticAssertion(str(message) or "the condition is false"), UNKNOWN)
@@ -302,6 +315,8 @@ LANGUAGE: dict[Any, Callable[..., Any]] = {
     sk.device_entry: _device_entry,
     _fragment(sk.arange): _arange,
     _fragment(sk.full): _full,
+    _fragment(sk.staged): _staged,
+    _fragment(sk.persistent): _persistent,
     _fragment(sk.zeros): lambda _, shape, dtype: _full(_, shape, 0, dtype),
     **{_fragment(function): run for function, run in {**TILES, **RANDOM}.items()},
 }

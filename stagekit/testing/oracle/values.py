@@ -173,6 +173,10 @@ class OracleTile(OracleValue):
         """Return the tile of these elements, in C order, with other axes."""
         return self._other(np.reshape, shape[0] if isinstance(shape[0], tuple | list) else shape)
 
+    def convert_layout(self, layout: Any) -> OracleTile:
+        """Return the tile: no thread has a part of it here."""
+        return self
+
     def _other(self, function: Callable[..., Array], axes: Any) -> OracleValue:
         try:
             return value_of(function(self.elements, axes), self.dtype, self.is_weak)
