@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from stagekit.diagnostics import shown
+from stagekit.diagnostics import frame_of_user, shown
 from stagekit.dtypes import DType
 from stagekit.frontend.markers import Dynamic, Optional, SizeOp, Tensor
 from stagekit.jit.launchable import Launchable
@@ -139,10 +139,10 @@ def _hints_of(name: str, function: Callable[..., Any]) -> dict[str, Any]:
         return {each: kind for each, kind in kinds.items() if kind is not None}
     plain = inspect.unwrap(function)
     try:
-        return typing.get_type_hints(plain)
+        return typing.get_type_hints(plain, localns=dict(frame_of_user().f_locals))  # postponed, they are in no closure
     except Exception as error:
         problem = f"its annotations mean nothing ({error})"
-        raise refused(name, problem, "name types of its module, or give `schema=`") from None
+        raise refused(name, problem, "name types that are known here, or give `schema=`") from None
 
 
 def _type_in_kernel(kernel: Launchable, name: str) -> Any:

@@ -395,6 +395,21 @@ def test_the_schema_is_read_off_the_function_or_the_kernel() -> None:
         skt.operator("tests::free", free, outputs="B")
 
 
+def test_annotations_may_name_what_a_function_around_it_knows() -> None:
+    Kind = Tensor
+
+    @skt.operator("tests::local", outputs={"out": "x"})
+    def local(x: Kind, by: float, *, out: Kind) -> None:
+        launch(x, out, by)
+
+    assert str(local._schema) == "tests::local(Tensor x, float by) -> Tensor"
+    with pytest.raises(skt.OperatorError, match="annotations mean nothing"):
+
+        @skt.operator("tests::refused", **LIKE_X)
+        def unknown(x: Nowhere, out: Tensor) -> None:  # type: ignore[name-defined]  # noqa: F821
+            """Nothing."""
+
+
 def test_a_name_may_be_defined_again() -> None:
     def define(factor: float) -> Any:
         return skt.operator(
