@@ -1,8 +1,8 @@
 """A block of a transformer, residual + rmsnorm and SwiGLU, trained in torch with fused kernels as operators.
 
-Run it: `python examples/torch_block.py [--steps 20] [--width 1024] [--device gpu] ...`. It needs torch; with a GPU it runs there too. The same block is
-trained four times from the same weights: by torch's own functions and by two operators of ours, each eager and compiled by
-Inductor. The losses agree; what a step takes is printed beside.
+Run it: `python examples/torch_block.py [--steps 20] [--width 1024] [--device gpu] ...`. It needs torch; with a GPU it runs there
+too. The same block is trained four times from the same weights: by torch's own functions and by two operators of ours, each
+eager and compiled by Inductor. The losses agree; what a step takes is printed beside.
 
 `add_rmsnorm` reads two tensors and writes two in one kernel, and keeps the scale of each row for its backward. `swiglu` is the
 shelf's, of two halves of one product. Everything else is torch.
@@ -121,7 +121,7 @@ def operators():
 
 
 def train(way, device, dtype, sizes, *, is_compiled):
-    """Train the blocks by the functions of a way; return the losses and the milliseconds of a step, the least of the last half."""
+    """Train the blocks by the functions of a way; return the losses, and the milliseconds of a step, least of the last half."""
     import torch
 
     torch.manual_seed(0)
