@@ -345,10 +345,6 @@ def trace_define(frame: Frame, node: ast.FunctionDef) -> None:
 RUNNERS[ast.FunctionDef] = trace_define
 
 
-def _closure(site: Site, fn: Closure, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return run_call(site, fn.source, fn.function, fn.scope, _variables(site, fn.stub, args, kwargs))
-
-
 # -- classes and the rest -------------------------------------------------------------------------------------------------
 
 
@@ -459,7 +455,9 @@ ROUTES.update(
         language.Staged: _staged,
         type(constexpr): lambda site, _, args, kwargs: _staged(site, language.constexpr_value, args, kwargs),
         DType: _convert,
-        Closure: _closure,
+        Closure: lambda site, fn, args, kwargs: run_call(
+            site, fn.source, fn.function, fn.scope, _variables(site, fn.stub, args, kwargs)
+        ),
         BoundMethod: lambda site, fn, args, kwargs: site.static(fn.run, *args, **kwargs),
         types.MethodType: _method,
         types.FunctionType: _function,

@@ -302,7 +302,9 @@ class _Trace:
         function = Function(self.request.symbol, body)
         if not self.tracer.is_block_level:
             return thread_level(function, self._sized(), self._given(), self.asked_apart)
-        return sequential(function, self._threads_of_block(), self._sized(), self._given(), self.asked_apart)
+        launch = self.tracer.launch
+        threads = self.tracer.assumed.block_threads or 1 if launch is None else launched_threads(*launch)
+        return sequential(function, threads, self._sized(), self._given(), self.asked_apart)
 
     def is_apart(self, one: Value, other: Value) -> bool:
         """Return whether two arrays are taken not to overlap: of what the kernel asks, the quick entry takes all for granted."""
@@ -434,13 +436,6 @@ class _Trace:
             why = "the kernel has neither tiles nor `program_id`, so its launch says how many threads a block has"
             raise StagingError(BadOption("threads", why, "leave it out: `kernel[grid, block](...)`"), self.loc)
         return "thread", None
-
-    def _threads_of_block(self) -> int:
-        """Return how many threads carry out the program of a block-level kernel."""
-        if self.tracer.launch is not None:
-            launch, loc = self.tracer.launch
-            return launched_threads(launch, loc)
-        return self.tracer.assumed.block_threads or 1
 
     def _whole_block(self, fixed: tuple[int, int, int] | None) -> tuple[int, int, int] | None:
         """Return the block that a launch must give: `fixed`, or else, along x, the threads that a block-wide reduction is for."""

@@ -117,11 +117,6 @@ def _extremum(spec: Intrinsic) -> Combine:
     return lambda b, x, y: b.call_one(spec, (x, y))
 
 
-def _negated(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Results:
-    pointer, value = args
-    return b.call(atomic_add, (pointer, b.neg(value)), params)
-
-
 atomic_cas: Intrinsic = _atomic(
     "atomic_cas",
     {**_integers(Native.ATOMIC_CAS), **_floats(_on_bits(lambda: atomic_cas))},
@@ -143,7 +138,10 @@ atomic_add = _atomic(
 )
 atomic_sub = _atomic(
     "atomic_sub",
-    dict.fromkeys((*dtypes.INTEGER_DTYPES, *dtypes.FLOAT_DTYPES), Expand(_negated)),
+    dict.fromkeys(
+        (*dtypes.INTEGER_DTYPES, *dtypes.FLOAT_DTYPES),
+        Expand(lambda b, args, params: b.call(atomic_add, (args[0], b.neg(args[1])), params)),
+    ),
     "Subtract `value` from the element; integers wrap.",
     "CUDA C++ Programming Guide, atomicSub; PTX ISA, atom.add",
 )
@@ -228,11 +226,6 @@ def _as_a_word(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Resu
     return tuple((old >> shift).cast(dtypes.uint16).bitcast(dtype).value for shift in (0, 16))
 
 
-def _where_float16(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Results:
-    """Add to bfloat16 one by one: compute capability 9.0 brought their instruction."""
-    return (_as_a_word if args[1].type.dtype is dtypes.float16 else _one_by_one)(b, args, params)
-
-
 def _atom(b: Builder, params: Sequence[Any]) -> str:
     """Return how PTX begins an atomic with an order and a scope. It has `seq_cst` as a fence in front of `acq_rel`."""
     order, scope = params
@@ -248,7 +241,9 @@ atomic_add_pair = define(
     params=(order_param(*ORDERS), SCOPE),
     effects=frozenset({Effect.READ, Effect.WRITE}),
     lower={**dict.fromkeys(TARGETS, Expand(_one_by_one)), "cuda": Expand(_as_a_word)},
-    older=Expand(_where_float16),
+    older=Expand(  # the instruction for bfloat16 is of compute capability 9.0
+        lambda b, args, params: (_as_a_word if args[1].type.dtype is dtypes.float16 else _one_by_one)(b, args, params)
+    ),
     min_capability=90,
     doc="Add to two neighbouring 16-bit floats, the first at a multiple of four bytes; each addition is indivisible by itself. "
     "Returns both elements from before. On cuda it is one instruction.",

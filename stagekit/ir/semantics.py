@@ -168,10 +168,6 @@ COMPARE: dict[CompareKind, Callable[[Any, Any], Any]] = {
 # -- casts ------------------------------------------------------------------------------------------------------------
 
 
-def _to_bool(value: Array, source: DType, target: DType) -> Array:
-    return np.asarray(_wide(value, source) != 0)
-
-
 def _to_integer(value: Array, source: DType, target: DType) -> Array:
     """Take the low bits of an integer or bool, extended by the *source's* sign; of a float, truncate and clamp, NaN to 0."""
     if not source.is_float:
@@ -185,15 +181,11 @@ def _to_integer(value: Array, source: DType, target: DType) -> Array:
     return np.where(too_high, target.numpy.type(target.max), np.where(too_low, target.numpy.type(target.min), limited))
 
 
-def _to_float(value: Array, source: DType, target: DType) -> Array:
-    return rounded(_wide(value, source), target.numpy)
-
-
 CAST: dict[str, Callable[[Array, DType, DType], Array]] = {
-    "bool": _to_bool,
+    "bool": lambda value, source, target: np.asarray(_wide(value, source) != 0),
     "int": _to_integer,
     "uint": _to_integer,
-    "float": _to_float,
+    "float": lambda value, source, target: rounded(_wide(value, source), target.numpy),
 }
 """By the kind of the target, the cast of an array from another dtype: `CAST[target.kind](array, source, target)`."""
 

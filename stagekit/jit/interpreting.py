@@ -123,8 +123,10 @@ class InterpKernel(Kernel):
                 arrays = list(itertools.islice(members, len(listed)))
                 rows, base = arguments[place], arguments[place + 1].ctypes.data
                 lent.enter_context(_lent(rows, listed.rows_of([array.ctypes.data for array in arrays], base)))
-                memory = _memory_of(names[place].removesuffix(".rows"), arrays)
-                slots[self._slot_of(place + 1)] = interp.ListedMemory(base, memory)
+                name, of_array = names[place].removesuffix(".rows"), interp.Allocation.of_array
+                memory = tuple([of_array(f"{name}[{number}]", array) for number, array in enumerate(arrays)])
+                first = [slot.argument for slot in self.artifact.signature.slots].index(place + 1)
+                slots[first] = interp.ListedMemory(base, memory)
                 allocations += memory
             program = self._program.with_seed(0 if self.session is None else self.session.next_seed())
             report = interp.launch(program, slots, size.grid, size.block, size.shared_bytes, allocations, stops.stop)
@@ -134,10 +136,6 @@ class InterpKernel(Kernel):
             context.append(f"in the order of `sk.sanitize({report.schedule})`")
         findings = tuple(dataclasses.replace(f, context=tuple(context)) for f in report.findings)
         return dataclasses.replace(report, findings=findings)
-
-    def _slot_of(self, argument: int) -> int:
-        """Return the first native parameter that an argument gives."""
-        return next(place for place, slot in enumerate(self.artifact.signature.slots) if slot.argument == argument)
 
     @cached_property
     def _read_on_gpu(self) -> ArgumentReader:
@@ -154,11 +152,6 @@ def _lent(array: Any, contents: Any) -> Iterator[None]:
         yield
     finally:
         array[...] = before
-
-
-def _memory_of(name: str, arrays: Sequence[Any]) -> tuple[interp.Allocation, ...]:
-    """Return the memory of the arrays of a list."""
-    return tuple([interp.Allocation.of_array(f"{name}[{place}]", array) for place, array in enumerate(arrays)])
 
 
 def _unpacked(slot: ParamSlot, value: float) -> Any:

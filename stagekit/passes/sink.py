@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from stagekit.ir import Block, Effect, Function, Op, Pointer, Space, Value, Vector, flow, ops, walk
+from stagekit.ir import Block, Effect, Function, Op, Space, Value, Vector, flow, ops, walk
 from stagekit.passes import PassContext
 
 _MOVABLE = frozenset({Effect.VARYING})
@@ -42,7 +42,7 @@ class _Sinking:
                 waiting.update(dict.fromkeys(op.results, op))
                 continue
             _take(op.operands(), waiting, found)
-            if not _is_passed(op):
+            if type(op) is not ops.Store or op.pointer.type.space is not Space.GLOBAL:  # type: ignore[union-attr]
                 _take(list(waiting), waiting, found)
             found.append(op.with_bodies(list(map(self.block, op.bodies()))) if op.BODY_FIELDS else op)
         return Block(block.params, tuple(found))
@@ -56,10 +56,6 @@ class _Sinking:
             return True
         roots = {value for value in flow.upstream([op.pointer], self.comes_from) if value not in self.comes_from}
         return roots <= self.constant
-
-
-def _is_passed(op: Op) -> bool:
-    return isinstance(op, ops.Store) and isinstance(op.pointer.type, Pointer) and op.pointer.type.space is Space.GLOBAL
 
 
 def _take(values: Iterable[Value], waiting: dict[Value, Op], found: list[Op]) -> None:

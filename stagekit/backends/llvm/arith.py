@@ -177,39 +177,32 @@ def binary(w: Writer, kind: BinaryKind, dtype: DType, lanes: Lanes, a: str, b: s
     return w.emit(f"{opcode} {flags}{llvm_type(dtype, lanes)} {a}, {b}")
 
 
-def _shift_left(w: Writer, dtype: DType, lanes: Lanes, a: str, amount: str) -> str:
+def _shift_to_zero(w: Writer, opcode: str, dtype: DType, lanes: Lanes, a: str, amount: str) -> str:
+    """Shift by `shl` or `lshr`; too far gives 0."""
     known, held = literal(amount), llvm_type(dtype, lanes)
     zero = constant(dtype, lanes, 0)
     if known is not None:
-        return w.emit(f"shl {held} {a}, {amount}") if 0 <= known < dtype.bits else zero
+        return w.emit(f"{opcode} {held} {a}, {amount}") if 0 <= known < dtype.bits else zero
     is_near = w.emit(f"icmp ult {held} {amount}, {constant(dtype, lanes, dtype.bits)}")
-    return select(w, dtype, lanes, is_near, w.emit(f"shl {held} {a}, {amount}"), zero)
+    return select(w, dtype, lanes, is_near, w.emit(f"{opcode} {held} {a}, {amount}"), zero)
 
 
 def _shift_right(w: Writer, dtype: DType, lanes: Lanes, a: str, amount: str) -> str:
     """Arithmetic on signed integers, where too far is as far as `bits - 1`."""
-    known, held = literal(amount), llvm_type(dtype, lanes)
-    if known is not None and not 0 <= known < dtype.bits:
-        known, amount = dtype.bits, constant(dtype, lanes, dtype.bits - 1)
-    if dtype.is_signed:
-        near = amount if known is not None else _minimum(w, dtype, lanes, amount, dtype.bits - 1)
-        return w.emit(f"ashr {held} {a}, {near}")
-    zero = constant(dtype, lanes, 0)
-    if known is not None:
-        return w.emit(f"lshr {held} {a}, {amount}") if known < dtype.bits else zero
-    is_near = w.emit(f"icmp ult {held} {amount}, {constant(dtype, lanes, dtype.bits)}")
-    return select(w, dtype, lanes, is_near, w.emit(f"lshr {held} {a}, {amount}"), zero)
-
-
-def _minimum(w: Writer, dtype: DType, lanes: Lanes, a: str, limit: int) -> str:
-    held = llvm_type(dtype, lanes)
-    return w.call(held, f"llvm.umin.{suffix(held)}", [(held, a), (held, constant(dtype, lanes, limit))])
+    if not dtype.is_signed:
+        return _shift_to_zero(w, "lshr", dtype, lanes, a, amount)
+    known, held, farthest = literal(amount), llvm_type(dtype, lanes), constant(dtype, lanes, dtype.bits - 1)
+    if known is None:
+        amount = w.call(held, f"llvm.umin.{suffix(held)}", [(held, amount), (held, farthest)])
+    elif not 0 <= known < dtype.bits:
+        amount = farthest
+    return w.emit(f"ashr {held} {a}, {amount}")
 
 
 _IRREGULAR: dict[BinaryKind, Callable[[Writer, DType, Lanes, str, str], str]] = {
     BinaryKind.FLOORDIV: floor_divide,
     BinaryKind.MOD: modulo,
-    BinaryKind.SHL: _shift_left,
+    BinaryKind.SHL: lambda w, *operands: _shift_to_zero(w, "shl", *operands),
     BinaryKind.SHR: _shift_right,
 }
 
@@ -315,7 +308,8 @@ def _float_to_integer(w: Writer, source: DType, target: DType, lanes: Lanes, a: 
 def _clamped_to_integer(w: Writer, source: DType, target: DType, lanes: Lanes, a: str) -> str:
     """The vector form: x86 turns the intrinsic into one conversion per lane."""
     real = llvm_type(source, lanes)
-    high = _highest_float(source, target)
+    dropped_bits = max(target.max.bit_length() - source.layout.precision, 0)
+    high = float(target.max >> dropped_bits << dropped_bits)  # the largest that `target` holds
     low_limit, high_limit = constant(source, lanes, float(target.min)), constant(source, lanes, high)
     # NaN compares false and so becomes the low limit: the conversion itself never sees it.
     raised = select(w, source, lanes, w.emit(f"fcmp ogt {real} {a}, {low_limit}"), a, low_limit)
@@ -328,12 +322,6 @@ def _clamped_to_integer(w: Writer, source: DType, target: DType, lanes: Lanes, a
         return result
     is_nan = w.emit(f"fcmp uno {real} {a}, {a}")
     return select(w, target, lanes, is_nan, constant(target, lanes, 0), result)
-
-
-def _highest_float(source: DType, target: DType) -> float:
-    """The largest value of `source` that `target` holds."""
-    dropped_bits = max(target.max.bit_length() - source.layout.precision, 0)
-    return float(target.max >> dropped_bits << dropped_bits)
 
 
 def _bfloat_to_float(w: Writer, source: DType, target: DType, lanes: Lanes, a: str) -> str:
