@@ -46,18 +46,18 @@ _SOURCE_CODE: dict[Native, str] = {
 }
 
 
-def emit_shuffle(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+def emit_shuffle(warp: Warp, op: ops.IntrinsicOp, native: Native) -> Form:
     mask, value, argument = map(warp.__getitem__, op.args)
     if isinstance(value, Uniform):
-        warp[op.result] = value  # whatever lane it comes from
-        return
+        return value  # whatever lane it comes from
     takes_part, (width,) = _participants(warp, mask), op.params
     if isinstance(argument, Uniform) and argument.constant is not None:
-        warp[op.result] = _known_shuffle(warp, value, _sources_of(native, argument.constant, width), takes_part)
-    elif isinstance(argument, Uniform) and native is Native.SHUFFLE_IDX and takes_part is None and width == LANES:
-        warp[op.result] = _broadcast(warp, value, argument)
-    else:
-        warp[op.result] = _shuffle(warp, native, value, argument, takes_part, width)
+        return _known_shuffle(warp, value, _sources_of(native, argument.constant, width), takes_part)
+    if isinstance(argument, Uniform) and native is Native.SHUFFLE_IDX and takes_part is None and width == LANES:
+        place = warp.w.emit(f"and i32 {argument.text}, {LANES - 1}")
+        text = warp.w.emit(f"extractelement {_WORDS} {full_vector(warp, U32, value)}, i32 {place}")
+        return Uniform(text, Interval.of(dtypes.uint32))
+    return _shuffle(warp, native, value, argument, takes_part, width)
 
 
 def _participants(warp: Warp, mask: Form) -> Mask | None:
@@ -91,12 +91,6 @@ def _sources_of(native: Native, argument: int, width: int) -> tuple[int, ...]:
     rule = _SOURCES[native]
     sources = [rule(lane, argument) for lane in range(LANES)]
     return tuple([source if source & -width == lane & -width else lane for lane, source in enumerate(sources)])
-
-
-def _broadcast(warp: Warp, value: Form, lane: Uniform) -> Uniform:
-    place = warp.w.emit(f"and i32 {lane.text}, {LANES - 1}")
-    text = warp.w.emit(f"extractelement {_WORDS} {full_vector(warp, U32, value)}, i32 {place}")
-    return Uniform(text, Interval.of(dtypes.uint32))
 
 
 def _shuffle(warp: Warp, native: Native, value: Form, argument: Form, takes_part: Mask | None, width: int) -> Form:
@@ -161,33 +155,28 @@ def _is_zero(warp: Warp, word: Uniform | Varying, predicate: str) -> Uniform | M
     return Mask(warp.w.emit(f"icmp {predicate} {_WORDS} {word.text}, zeroinitializer"))
 
 
-def emit_ballot(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+def emit_ballot(warp: Warp, op: ops.IntrinsicOp, native: Native) -> Form:
     mask, predicate = (warp[a] for a in op.args)
-    warp[op.result] = _among(warp, ballot_word(warp, predicate), mask)
+    return _among(warp, ballot_word(warp, predicate), mask)
 
 
-def emit_any(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+def emit_any(warp: Warp, op: ops.IntrinsicOp, native: Native) -> Form:
     mask, predicate = (warp[a] for a in op.args)
-    warp[op.result] = _is_zero(warp, _among(warp, ballot_word(warp, predicate), mask), "ne")
+    return _is_zero(warp, _among(warp, ballot_word(warp, predicate), mask), "ne")
 
 
-def emit_all(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+def emit_all(warp: Warp, op: ops.IntrinsicOp, native: Native) -> Form:
     """Emit whether the predicate holds in every lane that takes part."""
     mask, predicate = (warp[a] for a in op.args)
     negated = as_mask(warp.w, predicate).inverted(warp.w)
-    warp[op.result] = _is_zero(warp, _among(warp, ballot_word(warp, negated), mask), "eq")
+    return _is_zero(warp, _among(warp, ballot_word(warp, negated), mask), "eq")
 
 
-def emit_active_mask(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
-    warp[op.result] = active_word(warp)
-
-
-def emit_match_any(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+def emit_match_any(warp: Warp, op: ops.IntrinsicOp, native: Native) -> Form:
     mask, value = (warp[a] for a in op.args)
     active = active_word(warp)
     if isinstance(value, Uniform):
-        warp[op.result] = _among(warp, wrap_text(active), mask)
-        return
+        return _among(warp, wrap_text(active), mask)
     w, own, found = warp.w, full_vector(warp, U32, value), "zeroinitializer"
     for lane in range(LANES):
         places = f"<{LANES} x i32> splat (i32 {lane})"
@@ -197,7 +186,7 @@ def emit_match_any(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
         found = w.emit(f"select {_FLAGS} {is_equal}, {_WORDS} {bit}, {_WORDS} {found}")
     matching = w.emit(f"and {_WORDS} {found}, {splat(w, 'i32', wrap_text(active))}")
     asked = full_vector(warp, U32, mask)
-    warp[op.result] = Varying(w.emit(f"and {_WORDS} {matching}, {asked}"), Interval.of(dtypes.uint32))
+    return Varying(w.emit(f"and {_WORDS} {matching}, {asked}"), Interval.of(dtypes.uint32))
 
 
 def emit_barrier(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:

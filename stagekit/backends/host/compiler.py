@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stagekit.backends.host.blockflow import BlockFlow
-from stagekit.backends.host.compute import emit_binary, emit_bitcast, emit_cast, emit_compare, emit_constant, emit_unary
+from stagekit.backends.host.compute import constant_form, emit_binary, emit_bitcast, emit_cast, emit_compare, emit_unary
 from stagekit.backends.host.conditional import emit_if, fork
 from stagekit.backends.host.entry import BlockFrame, EntryWriter
-from stagekit.backends.host.forms import LANES, constant_mask, number
+from stagekit.backends.host.forms import LANES, Form, constant_mask, number
 from stagekit.backends.host.intrinsic import emit_intrinsic
 from stagekit.backends.host.joins import emit_select
 from stagekit.backends.host.memory import emit_alloc, emit_load, emit_store, emit_table
@@ -49,8 +49,8 @@ def _loop(warp: Warp, op: ops.For | ops.While) -> None:
         loops.emit_while(warp, op)
 
 
-EMITTERS: Mapping[type[Op], Callable[[Warp, Any], None]] = {
-    ops.Constant: emit_constant,
+EMITTERS: Mapping[type[Op], Callable[[Warp, Any], Form | None]] = {
+    ops.Constant: lambda warp, op: constant_form(op.result.type.dtype, op.value),
     ops.Binary: emit_binary,
     ops.Unary: emit_unary,
     ops.Compare: emit_compare,

@@ -40,7 +40,7 @@ from stagekit.backends.llvm import arith
 from stagekit.backends.llvm.types import Lanes
 from stagekit.backends.llvm.writer import Writer
 from stagekit.dtypes import DType
-from stagekit.ir import BinaryKind, CompareKind, Pointer, Scalar, Type, intervals, ops
+from stagekit.ir import BinaryKind, CompareKind, Pointer, Scalar, intervals, ops
 from stagekit.ir.intervals import Interval
 from stagekit.ir.ops import BELOW
 
@@ -105,22 +105,15 @@ def _known_lanes(kind: CompareKind, offsets: Steps, threshold: Interval) -> int 
     return lanes
 
 
-def emit_constant(warp: Warp, op: ops.Constant) -> None:
-    dtype = op.result.type.dtype
-    if dtype.is_integer:
-        warp[op.result] = number(int(op.value))
-    else:
-        warp[op.result] = Uniform(arith.constant(dtype, None, op.value))
+def constant_form(dtype: DType, value: float) -> Uniform:
+    return number(int(value)) if dtype.is_integer else Uniform(arith.constant(dtype, None, value))
 
 
 # -- arithmetic -------------------------------------------------------------------------------------------------------
 
 
-def emit_binary(warp: Warp, op: ops.Binary) -> None:
-    warp[op.result] = _binary(warp, op.kind, op.lhs.type.dtype, warp[op.lhs], warp[op.rhs])
-
-
-def _binary(warp: Warp, kind: BinaryKind, dtype: DType, a: Form, b: Form) -> Form:
+def emit_binary(warp: Warp, op: ops.Binary) -> Form:
+    kind, dtype, a, b = op.kind, op.lhs.type.dtype, warp[op.lhs], warp[op.rhs]
     if dtype.is_integer:
         return integer_binary(warp, kind, dtype, a, b)
     if dtype is dtypes.bool_ and kind is BinaryKind.AND and not (isinstance(a, Uniform) and isinstance(b, Uniform)):
@@ -130,29 +123,27 @@ def _binary(warp: Warp, kind: BinaryKind, dtype: DType, a: Form, b: Form) -> For
     return elementwise(warp, [(type_, a), (type_, b)], type_, write)
 
 
-def emit_unary(warp: Warp, op: ops.Unary) -> None:
+def emit_unary(warp: Warp, op: ops.Unary) -> Form:
     kind, type_, a = op.kind, op.operand.type, warp[op.operand]
     if type_.dtype.is_integer:
         least = number(intervals.minuend(kind, type_.dtype))
-        warp[op.result] = integer_binary(warp, BinaryKind.SUB, type_.dtype, least, a)
-    elif isinstance(a, Mask):
-        warp[op.result] = a.inverted(warp.w)
-    else:
-        write: Write = lambda lanes, texts: arith.unary(warp.w, kind, type_.dtype, lanes, *texts)  # noqa: E731
-        warp[op.result] = elementwise(warp, [(type_, a)], type_, write)
+        return integer_binary(warp, BinaryKind.SUB, type_.dtype, least, a)
+    if isinstance(a, Mask):
+        return a.inverted(warp.w)
+    write: Write = lambda lanes, texts: arith.unary(warp.w, kind, type_.dtype, lanes, *texts)  # noqa: E731
+    return elementwise(warp, [(type_, a)], type_, write)
 
 
 # -- comparisons ------------------------------------------------------------------------------------------------------
 
 
-def emit_compare(warp: Warp, op: ops.Compare) -> None:
+def emit_compare(warp: Warp, op: ops.Compare) -> Form:
     a, b, type_ = warp[op.lhs], warp[op.rhs], op.lhs.type
     if op.result in warp.kernel.decided:
-        warp[op.result] = truth(warp.kernel.decided[op.result])
-    elif isinstance(type_, Pointer):
-        warp[op.result] = emit_pointer_compare(warp, op.kind, type_, a, b)
-    else:
-        warp[op.result] = compare(warp, op.kind, type_.dtype, a, b)
+        return truth(warp.kernel.decided[op.result])
+    if isinstance(type_, Pointer):
+        return emit_pointer_compare(warp, op.kind, type_, a, b)
+    return compare(warp, op.kind, type_.dtype, a, b)
 
 
 def compare(warp: Warp, kind: CompareKind, dtype: DType, a: Form, b: Form) -> Uniform | Mask:
@@ -191,10 +182,6 @@ def _vector_compare(warp: Warp, kind: CompareKind, dtype: DType, a: Varying, b: 
 # -- conversions ------------------------------------------------------------------------------------------------------
 
 
-def emit_cast(warp: Warp, op: ops.Cast) -> None:
-    warp[op.result] = _cast(warp, op.operand.type.dtype, op.result.type.dtype, warp[op.operand])
-
-
 def _convert(w: Writer, source: DType, target: DType, lanes: Lanes, text: str) -> str:
     """Convert as `arith.cast` does, and keep LLVM from merging two roundings, for which it would call into libgcc.
 
@@ -207,7 +194,8 @@ def _convert(w: Writer, source: DType, target: DType, lanes: Lanes, text: str) -
     return converted
 
 
-def _cast(warp: Warp, source: DType, target: DType, a: Form) -> Form:
+def emit_cast(warp: Warp, op: ops.Cast) -> Form:
+    source, target, a = op.operand.type.dtype, op.result.type.dtype, warp[op.operand]
     if source.is_integer and target.is_integer:
         return integer_cast(warp, source, target, a)
     if target is dtypes.bool_ and source.is_integer:
@@ -225,11 +213,8 @@ def _cast(warp: Warp, source: DType, target: DType, a: Form) -> Form:
     return Mask(text) if target is dtypes.bool_ else Varying(text, interval)
 
 
-def emit_bitcast(warp: Warp, op: ops.Bitcast) -> None:
-    warp[op.result] = _bitcast(warp, op.operand.type, op.result.type, warp[op.operand])
-
-
-def _bitcast(warp: Warp, source: Type, target: Type, a: Form) -> Form:
+def emit_bitcast(warp: Warp, op: ops.Bitcast) -> Form:
+    source, target, a = op.operand.type, op.result.type, warp[op.operand]
     if isinstance(source, Pointer):
         return retyped(warp, source, target, a) if isinstance(target, Pointer) else address_as_integer(warp, source, a)
     if source.dtype.is_integer and target.dtype.is_integer:

@@ -27,7 +27,7 @@ _EXTREMES = (Native.ATOMIC_MIN, Native.ATOMIC_MAX)
 _COMBINABLE = (Native.ATOMIC_ADD, Native.ATOMIC_AND, Native.ATOMIC_OR, *_EXTREMES)
 
 
-def emit_atomic(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+def emit_atomic(warp: Warp, op: ops.IntrinsicOp, native: Native) -> Form | None:
     pointer_type = op.args[0].type
     assert isinstance(pointer_type, Pointer)
     pointer, *values = (warp[a] for a in op.args)
@@ -35,7 +35,7 @@ def emit_atomic(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
     is_used = op.result in warp.kernel.used
     if one and not is_used and native in _COMBINABLE and dtype.is_integer:
         _update(warp, op, native, one, [_combined(warp, native, dtype, values[0])])
-        return
+        return None
     inputs = [per_lane(warp, arg.type, form) for arg, form in zip(op.args, (pointer, *values), strict=True)]
     old = for_each_lane(
         warp,
@@ -44,7 +44,7 @@ def emit_atomic(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
         scalar_type(dtype) if is_used else "",
         lambda scalars: _update(warp, op, native, scalars[0], scalars[1:]),
     )
-    warp[op.result] = Varying(old or "zeroinitializer", unknown(dtype))
+    return Varying(old or "zeroinitializer", unknown(dtype))
 
 
 def emit_atomic_pair(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
@@ -77,7 +77,7 @@ def _joined(w: Writer, low: str, high: str) -> str:
     return w.emit(f"or i128 {wide}, {w.emit(f'zext i64 {low} to i128')}")
 
 
-def emit_atomic_load(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+def emit_atomic_load(warp: Warp, op: ops.IntrinsicOp, native: Native) -> Form:
     (pointer,) = op.args
     assert isinstance(pointer.type, Pointer)
     dtype = pointer.type.dtype
@@ -88,11 +88,9 @@ def emit_atomic_load(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
 
     one = scalar_pointer(warp, pointer.type, address_of(warp[pointer]))
     if one:
-        warp[op.result] = Uniform(load(one), unknown(dtype))
-        return
+        return Uniform(load(one), unknown(dtype))
     inputs = [per_lane(warp, pointer.type, warp[pointer])]
-    found = for_each_lane(warp, warp.mask, inputs, held, lambda scalars: load(scalars[0]))
-    warp[op.result] = Varying(found, unknown(dtype))
+    return Varying(for_each_lane(warp, warp.mask, inputs, held, lambda scalars: load(scalars[0])), unknown(dtype))
 
 
 def emit_atomic_store(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
@@ -185,35 +183,33 @@ def _times_lanes(warp: Warp, dtype: DType, value: Uniform) -> str:
     return w.emit(f"mul {held} {count}, {value.text}")
 
 
-def emit_intrinsic(warp: Warp, op: ops.IntrinsicOp) -> None:
+def emit_intrinsic(warp: Warp, op: ops.IntrinsicOp) -> Form | None:
     lowering = op.spec.lowering("cpu", types_of(op.args), fastmath=warp.kernel.fastmath)
     if isinstance(lowering, Native):
-        _NATIVES[lowering](warp, op, lowering)
-    elif isinstance(lowering, Llvm):
-        _emit_llvm(warp, op, lowering)
-    elif isinstance(lowering, Extern):
-        _emit_extern(warp, op, lowering)
-    else:
-        raise InternalError(f"`{op.spec.name}` reached the cpu target as {lowering}")
+        return _NATIVES[lowering](warp, op, lowering)
+    if isinstance(lowering, Llvm):
+        return _emit_llvm(warp, op, lowering)
+    if isinstance(lowering, Extern):
+        return _emit_extern(warp, op, lowering)
+    raise InternalError(f"`{op.spec.name}` reached the cpu target as {lowering}")
 
 
 # -- indices ----------------------------------------------------------------------------------------------------------
 
 
-def _emit_thread_idx(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+def _emit_thread_idx(warp: Warp, op: ops.IntrinsicOp, native: Native) -> Form:
     """Compute an index from the number of the thread, x + X * (y + Y * z): x runs fastest."""
     axis, (size_x, size_y, size_z) = "xyz".index(op.params[0]), warp.kernel.block
     below, size = (1, size_x, size_x * size_y)[axis], (size_x, size_y, size_z)[axis]
     if size == 1:
-        warp[op.result] = number(0)
-        return
+        return number(0)
     index: Form = integer_binary(warp, BinaryKind.FLOORDIV, dtypes.INDEX, warp.thread(), number(below))
     if below * size < warp.kernel.threads:
         index = integer_binary(warp, BinaryKind.MOD, dtypes.INDEX, index, number(size))
-    warp[op.result] = index
+    return index
 
 
-def _emit_index(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
+def _emit_index(warp: Warp, op: ops.IntrinsicOp, native: Native) -> Form:
     """Give what is the same in all threads of the block or of the warp, or the number of a lane."""
     kernel, axis = warp.kernel, "xyz".index(op.params[0]) if op.params else 0
     forms: dict[Native, Callable[[], Form]] = {
@@ -223,7 +219,7 @@ def _emit_index(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
         Native.LANE_ID: lambda: Linear(number(0), tuple(range(LANES))),
         Native.WARP_ID: lambda: warp.number,
     }
-    warp[op.result] = forms[native]()
+    return forms[native]()
 
 
 def _emit_fence(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
@@ -235,16 +231,16 @@ def _emit_fence(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
 # -- functions --------------------------------------------------------------------------------------------------------
 
 
-def _emit_llvm(warp: Warp, op: ops.IntrinsicOp, lowering: Llvm) -> None:
+def _emit_llvm(warp: Warp, op: ops.IntrinsicOp, lowering: Llvm) -> Form:
     def write(lanes: Lanes, texts: list[str]) -> str:
         held = [llvm_type(v.type, lanes) for v in op.args]
         name, args = lowering.name.replace("{T}", suffix(held[0])), zip(held, texts, strict=True)
         return warp.w.call(llvm_type(op.result.type, lanes), name, [*args, *lowering.immediates])
 
-    warp[op.result] = elementwise(warp, [(v.type, warp[v]) for v in op.args], op.result.type, write)
+    return elementwise(warp, [(v.type, warp[v]) for v in op.args], op.result.type, write)
 
 
-def _emit_extern(warp: Warp, op: ops.IntrinsicOp, lowering: Extern) -> None:
+def _emit_extern(warp: Warp, op: ops.IntrinsicOp, lowering: Extern) -> Form:
     args, held = [(v.type, warp[v]) for v in op.args], [llvm_type(v.type, None) for v in op.args]
     result = llvm_type(op.result.type, None)
 
@@ -256,14 +252,14 @@ def _emit_extern(warp: Warp, op: ops.IntrinsicOp, lowering: Extern) -> None:
             return call(texts)
         return for_each_lane(warp, warp.mask, [per_lane(warp, *arg) for arg in args], result, call)
 
-    warp[op.result] = elementwise(warp, args, op.result.type, write)
+    return elementwise(warp, args, op.result.type, write)
 
 
 def _give_way(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
     warp.w.call("i32", "sched_yield", [])
 
 
-_NATIVES: dict[Native, Callable[[Warp, ops.IntrinsicOp, Native], None]] = {
+_NATIVES: dict[Native, Callable[[Warp, ops.IntrinsicOp, Native], Form | None]] = {
     Native.THREAD_IDX: _emit_thread_idx,
     **dict.fromkeys((Native.BLOCK_IDX, Native.BLOCK_DIM, Native.GRID_DIM, Native.LANE_ID, Native.WARP_ID), _emit_index),
     Native.BARRIER: collective.emit_barrier,
@@ -281,7 +277,7 @@ _NATIVES: dict[Native, Callable[[Warp, ops.IntrinsicOp, Native], None]] = {
     Native.VOTE_ANY: collective.emit_any,
     Native.VOTE_ALL: collective.emit_all,
     Native.MATCH_ANY: collective.emit_match_any,
-    Native.ACTIVE_MASK: collective.emit_active_mask,
+    Native.ACTIVE_MASK: lambda warp, op, native: collective.active_word(warp),
     **{native: emit_atomic for native in Native if native.value.startswith("atomic_")},
     **dict.fromkeys((Native.ATOMIC_EXCHANGE_PAIR, Native.ATOMIC_CAS_PAIR), emit_atomic_pair),
     Native.ATOMIC_LOAD: emit_atomic_load,

@@ -45,8 +45,9 @@ def leave_unless(w: Writer, condition: str, fault: int | str) -> None:
 class KernelContext:
     """One compilation. block: threads per axis.
 
-    emitters: how each kind of op is written (`compiler.py`). fork: tried before each (`conditional.py`). block_idx, grid_dim:
-    scalars of the block being run. used: the values that some op reads. decided: comparisons that come out alike in all threads.
+    emitters: how each kind of op is written (`compiler.py`); one gives the form of the result, or binds the results itself. fork:
+    tried before each (`conditional.py`). block_idx, grid_dim: scalars of the block being run. used: the values that some op
+    reads. decided: comparisons that come out alike in all threads.
     retypes_local: is LOCAL memory looked at as elements of another size, so that each lane must have its bytes side by side?
     shared, local: where each allocation begins, by its op. forced_vectors, forced_pointers, masked_loops: what earlier
     attempts at a loop found out (`loops.py`). block_values: what is computed once per block. unrolled_scatters: how
@@ -62,7 +63,7 @@ class KernelContext:
     fastmath: Fastmath
     block_idx: tuple[Uniform, ...]
     grid_dim: tuple[Uniform, ...]
-    emitters: Mapping[type[Op], Callable[[Warp, Any], None]]
+    emitters: Mapping[type[Op], Callable[[Warp, Any], Form | None]]
     fork: Callable[[Warp, Block, int], tuple[Form, ...] | None]
     used: frozenset[Value]
     retypes_local: bool
@@ -196,7 +197,9 @@ class Warp:
         return scalar(self.w, BinaryKind.MUL, dtypes.INDEX, self.number, number(factor))
 
     def emit(self, op: Op) -> None:
-        self.kernel.emitters[type(op)](self, op)
+        form = self.kernel.emitters[type(op)](self, op)
+        if form is not None:
+            self[op.result] = form
 
     def thread(self) -> Regular:
         """Return the number of each thread in its block, x fastest."""
