@@ -175,6 +175,12 @@ class Op:
             return self
         return self.with_fields(self._mapped(mapping))
 
+    def with_values(self, mapping: Mapping[Value, Value], results: tuple[Value, ...]) -> Op:
+        """Return the op with operands replaced by `mapping`, and with results of its own."""
+        fields = self._mapped(mapping)
+        fields["results"] = results
+        return self.with_fields(fields)
+
     def _mapped(self, mapping: Mapping[Value, Value]) -> dict[str, Any]:
         """Return the fields of the op with operands replaced by `mapping`."""
         fields, new = self.__dict__.copy(), mapping.get

@@ -13,7 +13,7 @@ import functools
 from typing import Any, NoReturn
 
 from stagekit.diagnostics import UNKNOWN, Diagnostic, StagekitError
-from stagekit.ir import Builder, Expand, Function, Lowering, Op, Scalar, Type, Unsupported, Value, Vector
+from stagekit.ir import Block, Builder, Expand, Function, Lowering, Op, Scalar, Type, Unsupported, Value, Vector
 from stagekit.ir.ops import Constant, InlineAsm, IntrinsicOp
 from stagekit.ir.rewriter import Rewriter
 from stagekit.ir.typing import is_elementwise, types_of
@@ -73,7 +73,12 @@ class _Expander(Rewriter):
             return None
         is_whole = not any(isinstance(v.type, Vector) for v in op.args) or _takes_vectors(found, op)
         with builder.block() as built:
-            results = found.build(builder, op.args, op.params) if is_whole else _lane_by_lane(op, builder)
+            if not is_whole:
+                results = _lane_by_lane(op, builder)
+            elif found.is_formula:
+                results = builder.copy(_formula(found, types_of(op.args), op.params), op.args, op.loc)
+            else:
+                results = found.build(builder, op.args, op.params)
         self.ops(built.ops)
         return self.values(results)
 
@@ -97,10 +102,18 @@ def _takes_vectors(expansion: Expand, op: IntrinsicOp) -> bool:
 
 
 @functools.cache
-def _is_straight(expansion: Expand, types: tuple[Type, ...], params: tuple[Any, ...]) -> bool:
+def _formula(expansion: Expand, types: tuple[Type, ...], params: tuple[Any, ...]) -> Block:
+    """Return what a formula builds of values of these types: ops of a kernel are alike, and a copy takes a third of the time."""
     builder, args = Builder(UNKNOWN), tuple(map(Value, types))
-    expansion.build(builder, args, params)
-    return all(is_elementwise(op) or isinstance(op, Constant) or _is_of_one_lane(op) for op in builder.current.ops)
+    with builder.block(args) as built:
+        builder.yield_(*expansion.build(builder, args, params))
+    return built.done()
+
+
+@functools.cache
+def _is_straight(expansion: Expand, types: tuple[Type, ...], params: tuple[Any, ...]) -> bool:
+    *built, _ = _formula(expansion, types, params).ops
+    return all(is_elementwise(op) or isinstance(op, Constant) or _is_of_one_lane(op) for op in built)
 
 
 def _is_of_one_lane(op: Op) -> bool:

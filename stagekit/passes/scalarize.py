@@ -95,6 +95,13 @@ class _Scalarizer(Rewriter):
         """Return what stands for `value` now; a vector that is split is packed again."""
         return self.builder.pack(self.lanes[value]) if value in self.split else self.mapping.get(value, value)
 
+    def keep(self, op: Op) -> None:
+        """Append an op whose vectors stay vectors."""
+        operands = op.operands()
+        if not self.split.isdisjoint(operands):
+            op = op.with_operands({v: self.whole(v) for v in operands})
+        self.simple(op)
+
     def lanes_of(self, vector: Value) -> Lanes:
         count = vector.type.count  # type: ignore[union-attr]
         return self.lanes.get(vector) or tuple([self.builder.extract(vector, lane) for lane in range(count)])
@@ -168,21 +175,21 @@ def _extract(s: _Scalarizer, op: ops.Extract) -> None:
 def _elementwise(s: _Scalarizer, op: Op) -> None:
     is_run_time_shift = isinstance(op, ops.Binary) and op.kind in ops.SHIFTS and op.rhs not in s.constants
     if s.context.target == "cuda" and _KEPT[type(op)](op, s.context) and not is_run_time_shift:
-        s.builder.append(op.with_operands({v: s.whole(v) for v in op.operands()}))
+        s.keep(op)
         return
     given = {v: s.lanes_of(v) for v in op.operands()}
     types = [Scalar(v.type.dtype) for v in op.results]
-    rows = []
-    for lanes in zip(*given.values(), strict=True):
-        of_lane = op.with_operands(dict(zip(given, lanes))).replace(results=tuple(map(Value, types)))
-        rows.append(s.builder.append(of_lane))
+    rows = [
+        s.builder.append(op.with_values(dict(zip(given, lanes)), tuple(map(Value, types))))
+        for lanes in zip(*given.values(), strict=True)
+    ]
     for vector, lanes in zip(op.results, zip(*rows), strict=True):
         s.replace(vector, lanes)
 
 
 def _load(s: _Scalarizer, op: ops.Load) -> None:
     if s.context.target == "cuda":
-        _whole_access(s, op)
+        s.keep(op)
         return
     lane, others = Scalar(op.result.type.dtype), s.lanes_of(op.other) if op.other else itertools.repeat(None)
     apart = [
@@ -193,14 +200,10 @@ def _load(s: _Scalarizer, op: ops.Load) -> None:
 
 def _store(s: _Scalarizer, op: ops.Store) -> None:
     if s.context.target == "cuda":
-        _whole_access(s, op)
+        s.keep(op)
         return
     for each, value in zip(_elements(s, op), s.lanes_of(op.value)):
         s.builder.append(each.replace(value=value))
-
-
-def _whole_access(s: _Scalarizer, op: ops.Load | ops.Store) -> None:
-    s.builder.append(op.with_operands({v: s.whole(v) for v in op.operands()}))
 
 
 def _elements(s: _Scalarizer, op: ops.Load | ops.Store) -> Iterator[Op]:

@@ -39,7 +39,8 @@ class _Sinking:
         waiting: dict[Value, Op] = {}  # by their results, the ops that no op has needed yet
         for op in block.ops:
             if self.may_move(op):
-                waiting.update(dict.fromkeys(op.results, op))
+                for result in op.results:
+                    waiting[result] = op
                 continue
             _take(op.operands(), waiting, found)
             if type(op) is not ops.Store or op.pointer.type.space is not Space.GLOBAL:  # type: ignore[union-attr]
@@ -60,15 +61,22 @@ class _Sinking:
 
 def _take(values: Iterable[Value], waiting: dict[Value, Op], found: list[Op]) -> None:
     """Move the ops that compute `values` to `found`, each behind those that it needs itself."""
-    opened, path = [iter(values)], list[Op]()
-    while opened:
-        needed = next((waiting[value] for value in opened[-1] if value in waiting), None)
-        if needed is not None:
-            for each in needed.results:
-                del waiting[each]
-            path.append(needed)
-            opened.append(iter(needed.operands()))
-            continue
-        opened.pop()
-        if path:
-            found.append(path.pop())
+    for value in values:
+        path = _begun(value, waiting)
+        while path:
+            for each in path[-1].operands():
+                if each in waiting:
+                    path += _begun(each, waiting)
+                    break
+            else:
+                found.append(path.pop())
+
+
+def _begun(value: Value, waiting: dict[Value, Op]) -> list[Op]:
+    """Return the op that computes `value`, which then waits no more; none where it does not wait."""
+    op = waiting.get(value)
+    if op is None:
+        return []
+    for each in op.results:
+        del waiting[each]
+    return [op]
