@@ -60,6 +60,7 @@ from stagekit.kernels.attending import (
 )
 from stagekit.kernels.batched import batched_matmul, batched_matmul_kernel, grouped_matmul, grouped_matmul_kernel
 from stagekit.kernels.choosing import topk, topk_kernel
+from stagekit.kernels.convolving import conv2d, conv2d_kernel
 from stagekit.kernels.gathering import (
     embedding,
     embedding_backward,
@@ -68,7 +69,7 @@ from stagekit.kernels.gathering import (
 )
 from stagekit.kernels.losses import cross_entropy, cross_entropy_kernel
 from stagekit.kernels.matrices import matmul, matmul_kernel, transpose, transpose_kernel
-from stagekit.kernels.neighbouring import conv2d, conv2d_kernel, stencil, stencil_kernel
+from stagekit.kernels.neighbouring import stencil, stencil_kernel
 from stagekit.kernels.normalizing import (
     layernorm,
     layernorm_backward,

@@ -16,7 +16,7 @@ from stagekit.kernels.host import (
     require,
     require_array,
 )
-from stagekit.kernels.matrices import CPU_BLOCKS, Blocks, blocks_for, cpu_blocks_for
+from stagekit.kernels.matrices import CPU_BLOCKS, Blocks, block_of, blocks_for, cpu_blocks_for
 from stagekit.kernels.sharing import checked_out
 
 
@@ -111,9 +111,10 @@ def grouped_matmul_kernel(dtype: Dtype, GROUPS: int, BLOCKS: tuple[int, ...]) ->
 
     @sk.jit(threads=blocks.threads)
     def grouped_matmul(a: A, b: B, ends: Ends, out: Out) -> None:
-        group, first = place_of(sk.program_id(0), ends, GROUPS, M)
+        across, down = block_of()
+        group, first = place_of(down, ends, GROUPS, M)
         if group < len(ends):
-            column, end = sk.program_id(1) * N, ends[group]
+            column, end = across * N, ends[group]
             total = product_of(a[first:end], b[group], 0, column, blocks)
             sk.store(out[first:end].tile((0, column), (M, N)), total)
 

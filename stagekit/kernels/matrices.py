@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import stagekit as sk
+from stagekit.kernels import splitting
 from stagekit.kernels.host import (
     Dtype,
     dtype_of,
@@ -155,9 +156,12 @@ def matmul(
         else checked_out(out, *filter(is_array, operands), apart=(a, b))
     )
     kinds = tuple([(dtype_of(x), len(x.shape)) if is_array(x) else None for x in operands])
+    strides, types = (_strides(a), _strides(b)), (dtype, sums or sk.float32, dtype_of(out))
+    if epilogue is None and splitting.multiply(a, b, out, types, strides, precision, known_blocks(dtype, precision)):
+        return out
     blocks = cpu_blocks_for(rows, columns) if is_on_cpu(a) else blocks_for(dtype, precision, rows, columns)
     finish = None if epilogue is None else settled(epilogue)
-    kernel = matmul_kernel(dtype, dtype_of(out), (_strides(a), _strides(b)), finish, kinds, blocks, precision)
+    kernel = matmul_kernel(dtype, types[2], strides, finish, kinds, blocks, precision)
     kernel[sk.cdiv(rows, blocks.rows), sk.cdiv(columns, blocks.columns)](a, b, out, *operands)
     return out
 
@@ -196,11 +200,16 @@ _FEW = 128  # blocks, about as many as a GPU has multiprocessors: with fewer, sm
 _KINDS_OF_FLOAT32 = {"ieee": "by threads", "tf32": "words", "tf32x3": "words"}  # of blocks, by precision
 
 
+def known_blocks(dtype: Dtype, precision: str) -> list[Blocks]:
+    """Return blocks for a GPU, from large to small."""
+    return BLOCKS[{1: "bytes", 2: "halves"}.get(dtype.itemsize) or _KINDS_OF_FLOAT32[precision]]
+
+
 def blocks_for(dtype: Dtype, precision: str, rows: int, columns: int) -> Blocks:
     """Return what a program multiplies at once: the largest blocks of which there are enough."""
-    kind = {1: "bytes", 2: "halves"}.get(dtype.itemsize) or _KINDS_OF_FLOAT32[precision]
-    found = [each for each in BLOCKS[kind] if sk.cdiv(rows, each.rows) * sk.cdiv(columns, each.columns) >= _FEW]
-    return found[0] if found else BLOCKS[kind][-1]
+    known = known_blocks(dtype, precision)
+    found = [each for each in known if sk.cdiv(rows, each.rows) * sk.cdiv(columns, each.columns) >= _FEW]
+    return found[0] if found else known[-1]
 
 
 def cpu_blocks_for(rows: int, columns: int) -> Blocks:

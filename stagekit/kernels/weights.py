@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import stagekit as sk
+from stagekit.kernels import few_rows
 from stagekit.kernels.host import (
     Dtype,
     as_rows,
@@ -26,7 +27,6 @@ from stagekit.kernels.quantizing import LARGEST
 from stagekit.kernels.sharing import checked_out
 
 LEVELS = 15  # the largest number of 4 bits
-MIDDLE = 8  # the zero of a number of 4 bits, where none is given
 GPU_BLOCKS = {16: Blocks(16, 16, 128, 64, 4), 64: Blocks(32, 64, 128, 128, 3), None: Blocks(64, 64, 64, 128, 3)}
 """What a program multiplies, by the most rows of x. Few rows wait for memory: small blocks are many programs."""
 
@@ -108,7 +108,7 @@ def quantized_linear_kernel(
             numbers = (unpacked(part) if per_byte == 2 else part).to(sk.float32)
             place = (output, start // GROUP)
             if per_byte == 2:
-                numbers -= sk.load(zeros.tile(place, (N, 1))).to(sk.float32) if HAS_ZEROS else MIDDLE
+                numbers -= sk.load(zeros.tile(place, (N, 1))).to(sk.float32) if HAS_ZEROS else few_rows.MIDDLE
             numbers *= sk.load(scales.tile(place, (N, 1)))
             total = sk.dot(left, numbers.to(dtype).T, total)
             start += K
@@ -142,6 +142,8 @@ def quantized_linear(x: Any, weight: Any, scales: Any, zeros: Any = None, *, out
     fits = zeros is None or (tuple(zeros.shape) == tuple(scales.shape) and dtype_of(zeros) is sk.uint8)
     require(fits, f"zeros are uint8, of the shape of the scales, {tuple(scales.shape)}")
     out = empty(x, (*x.shape[:-1], outputs), dtype) if out is None else checked_out(out, apart=(x, weight, *read))
+    if few_rows.multiply(rows, weight, scales, zeros, as_rows(out), group):
+        return out
     most = next(most for most in GPU_BLOCKS if most is None or rows.shape[0] <= most)
     base = CPU_BLOCKS if is_on_cpu(x) else GPU_BLOCKS[most]
     blocks = base._replace(depth=min(base.depth, group & -group))

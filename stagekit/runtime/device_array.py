@@ -93,8 +93,20 @@ class DeviceArray:
         sizes = _sizes(shape)
         if math.prod(sizes) != self.size:
             raise wrong_arguments(DeviceArray.reshape, f"{self.size} elements have no shape {shown(shape)}")
+        return self._as(sizes, self._dtype)
+
+    @hide_frames
+    def view(self, dtype: Any) -> DeviceArray:
+        """Return an array of the same bytes as numbers of another dtype, of which the last axis has more or fewer."""
+        other = _dtype(dtype)
+        count, rest = divmod(self.shape[-1] * self.itemsize if self.shape else 0, other.itemsize)
+        if not self.shape or rest:
+            raise wrong_arguments(DeviceArray.view, f"{self.shape} of {self._dtype.name} is not whole {other.name}")
+        return self._as((*self.shape[:-1], count), other)
+
+    def _as(self, shape: tuple[int, ...], dtype: DType) -> DeviceArray:
         other = copy.copy(self)  # its attributes: the memory is freed when the last of those that hold `_memory` dies
-        other.shape = sizes
+        other.shape, other._dtype = shape, dtype
         other._tensor = views.tensor_of(other.__stagekit_view__())
         other._tensor_address = ctypes.addressof(other._tensor)
         return other

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit import kernels
+from stagekit.kernels import convolving
+from stagekit.kernels.matrices import Blocks
 from tests.kernels.rows import BFLOAT16, DTYPES, EPS, each_place, run
 
 
@@ -49,10 +51,10 @@ def test_stencils(place, edge, before, rows, columns, dtype, function):
 class Convolution:
     """What is drawn for a convolution, of which the filters fit."""
 
-    def __init__(self, draw):
+    def __init__(self, draw, strides=(1, (2, 1))):
         pair = lambda low, high: (draw(st.integers(low, high)), draw(st.integers(low, high)))  # noqa: E731
         self.kernel, self.stride, self.padding, self.dilation = draw(
-            st.sampled_from([((3, 3), 1, 1, 1), ((1, 1), 1, 0, 1), ((2, 3), (2, 1), (0, 2), (1, 2))])
+            st.sampled_from([((3, 3), 1, 1, 1), ((1, 1), 1, 0, 1), ((2, 3), strides[-1], (0, 2), (1, 2))])
         )
         self.images, self.channels, self.filters = (
             draw(st.integers(1, 2)),
@@ -77,7 +79,20 @@ class Convolution:
 @settings(max_examples=4, deadline=None)
 @given(data=st.data())
 def test_convolutions(place, dtype, data):
-    given_ = data.draw(st.builds(lambda d: Convolution(d.draw), st.just(data)))
+    check_convolution(place, dtype, data.draw(st.builds(lambda d: Convolution(d.draw), st.just(data))))
+
+
+@pytest.mark.parametrize("place", ["cpu", "sanitizer"])
+@settings(max_examples=4, deadline=None)
+@given(st.sampled_from([np.dtype(np.float32), BFLOAT16]), st.data())
+def test_convolutions_by_rows_as_on_a_gpu(place, dtype, data):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(convolving, "is_on_cpu", lambda array: False)
+        patched.setattr(convolving, "blocks_for_pixels", lambda *_: Blocks(16, 16, 16, 32, 2))
+        check_convolution(place, dtype, data.draw(st.builds(lambda d: Convolution(d.draw, [1]), st.just(data))))
+
+
+def check_convolution(place, dtype, given_):
     rng = np.random.default_rng(given_.filters)
     x = rng.normal(size=(given_.images, given_.channels, *given_.size)).astype(dtype)
     filters = rng.normal(size=(given_.filters, given_.channels, *given_.kernel)).astype(dtype)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit import kernels
+from stagekit.kernels import few_rows, weights
 from tests.kernels.rows import DTYPES, EPS, each_place, run
 
 SIZES = st.integers(1, 40)
@@ -29,6 +30,27 @@ def scaled(numbers: np.ndarray, scales: np.ndarray, zeros: np.ndarray | float = 
 @settings(max_examples=7, deadline=None)
 @given(st.sampled_from(DTYPES), WEIGHTS, SIZES, SIZES, GROUPS, st.integers(1, 3))
 def test_products_are_those_of_what_the_numbers_stand_for(place, dtype, weight, m, n, group, groups):
+    check_product(place, dtype, weight, m, n, group, groups)
+
+
+@pytest.mark.parametrize("place", ["cpu", "sanitizer"])
+@settings(max_examples=5, deadline=None)
+@given(
+    st.sampled_from(DTYPES[1:]),
+    WEIGHTS,
+    st.integers(0, 16),
+    SIZES,
+    st.sampled_from([32, 64, 96, 128]),
+    st.integers(1, 3),
+)
+def test_products_of_few_rows_as_on_a_gpu(place, dtype, weight, m, n, group, groups):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(few_rows, "is_on_cpu", lambda array: False)
+        patched.setattr(weights, "is_on_cpu", None)  # whoever asks for blocks fails
+        check_product(place, dtype, weight, m, n, group, groups)
+
+
+def check_product(place, dtype, weight, m, n, group, groups):
     rng = np.random.default_rng(m)
     k = group * groups
     x = rng.normal(size=(m, k)).astype(dtype)

@@ -1,0 +1,105 @@
+"""Products of matrices with few blocks of the result and a long common axis, which is shared among programs, too.
+
+Each program has a part of the axis, and writes its sums; another kernel adds them up, in the order of the parts, so that a result
+does not depend on who was quick.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import stagekit as sk
+from stagekit.kernels.host import Dtype, empty, factory, is_on_cpu, is_packed
+
+Blocks = tuple[int, int, int, int, int]  # as in `matrices`
+
+FEWEST_BLOCKS = 32  # of a result; with fewer, smaller ones are taken
+PROGRAMS = 264  # two for each multiprocessor of a large GPU
+LEAST_ROUNDS = 8  # of a program; with fewer, sums are written as often as they are made
+TILE = 1024  # elements that a program adds up
+
+
+@factory
+def partial_matmul_kernel(
+    dtype: Dtype, sums: Dtype, strides: tuple[tuple[int | None, int | None], ...], BLOCKS: Blocks, precision: str
+) -> sk.JitFunction:
+    """Return the kernel `k[blocks of rows, blocks of columns, parts](a, b, out, rounds)`, each part of so many rounds."""
+    m, n, k = sk.dynamic("m"), sk.dynamic("n"), sk.dynamic("k")
+    M, N, K, threads, stages = BLOCKS
+    A = Annotated[sk.Array, sk.Tensor((m, k), dtype, strides[0])]
+    B = Annotated[sk.Array, sk.Tensor((k, n), dtype, strides[1])]
+    Out = Annotated[sk.Array, sk.Tensor((None, m, n), sums, (None, None, 1))]
+
+    @sk.jit(threads=threads)
+    def partial_matmul(a: A, b: B, out: Out, rounds: sk.int32) -> None:
+        row, column, part = sk.program_id(0) * M, sk.program_id(1) * N, sk.program_id(2)
+
+        def parts(number: Any) -> Any:
+            return a.tile((row, number * K), (M, K)), b.tile((number * K, column), (K, N))
+
+        total = sk.zeros((M, N), sums)
+        first, last = part * rounds, min((part + 1) * rounds, sk.cdiv(k, K))
+        if stages > 1:
+            for x, y in sk.staged(range(first, last), parts, stages=stages):
+                total = sk.dot(x, y, total, precision=precision)
+        else:
+            x, y = [sk.load(each) for each in parts(first)]
+            for number in range(first + 1, last + 1):
+                later = [sk.load(each) for each in parts(number)]
+                total = sk.dot(x, y, total, precision=precision)
+                x, y = later
+        sk.store(out[part].tile((row, column), (M, N)), total)
+
+    return partial_matmul
+
+
+@factory
+def joined_kernel(sums: Dtype, out_dtype: Dtype) -> sk.JitFunction:
+    """Return the kernel `k[tiles](parts, out)`, which adds up parts of a result: (parts, elements)."""
+    elements = sk.dynamic("elements")
+    Parts = Annotated[sk.Array, sk.Tensor((None, elements), sums, (None, 1))]
+    Out = Annotated[sk.Array, sk.Tensor((elements,), out_dtype, (1,))]
+
+    @sk.jit
+    def joined(parts: Parts, out: Out) -> None:
+        first = sk.program_id(0) * TILE
+        total = sk.load(parts[0].tile(first, TILE))
+        for number in range(1, len(parts)):
+            total += sk.load(parts[number].tile(first, TILE))
+        sk.store(out.tile(first, TILE), total)
+
+    return joined
+
+
+def split_for(known: list[Blocks], rows: int, columns: int, depth: int) -> tuple[Blocks, int]:
+    """Return what a program multiplies at once, of `known` from large to small, and how many rounds of a product it has."""
+
+    def programs(blocks: Blocks) -> int:
+        return int(sk.cdiv(rows, blocks[0]) * sk.cdiv(columns, blocks[1]))
+
+    fitting = [each for each in known if rows >= each[0] and columns >= each[1] and programs(each) >= FEWEST_BLOCKS]
+    blocks = fitting[0] if fitting else known[-1]
+    rounds, parts = sk.cdiv(depth, blocks[2]), max(PROGRAMS // max(programs(blocks), 1), 1)
+    return blocks, max(sk.cdiv(rounds, parts), LEAST_ROUNDS)
+
+
+def multiply(
+    a: Any, b: Any, out: Any, types: tuple[Dtype, Dtype, Dtype], strides: Any, precision: str, known: list[Any]
+) -> bool:
+    """Launch a product, if it is one for these kernels, and return whether it was.
+
+    types: of a, of sums and of out. known: blocks, from large to small.
+    """
+    if is_on_cpu(a):
+        return False
+    (rows, depth), columns = a.shape, b.shape[1]
+    blocks, rounds = split_for(known, rows, columns, depth)
+    parts = sk.cdiv(sk.cdiv(depth, blocks[2]), rounds)
+    if parts < 2 or not rows * columns or not is_packed(out):
+        return False
+    found = empty(a, (parts, rows, columns), types[1])
+    kernel = partial_matmul_kernel(types[0], types[1], strides, blocks, precision)
+    kernel[sk.cdiv(rows, blocks[0]), sk.cdiv(columns, blocks[1]), parts](a, b, found, rounds)
+    elements = rows * columns
+    joined_kernel(*types[1:])[sk.cdiv(elements, TILE)](found.reshape((parts, elements)), out.reshape((elements,)))
+    return True
