@@ -21,7 +21,7 @@ BUDGETS = {  # rounded up to the next 50
     "intrinsics": 3_650,
     "ir": 3_700,
     "jit": 3_300,
-    "kernels": 3_400,
+    "kernels": 3_900,
     "layouts": 500,
     "lib": 6_650,
     "passes": 1_600,

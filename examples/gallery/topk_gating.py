@@ -1,31 +1,34 @@
 """Gating of a mixture of experts: for each token the k best of its experts, with softmax weights; a warp for each token.
 
+A score is compared as an integer that has its order, of which a warp finds the greatest in one instruction; of experts with that
+score it takes the lowest.
+
 Source: Shazeer et al., Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer, 2017; the kernel
 topkGatingSoftmax of TensorRT-LLM and vLLM.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import functools
 
 import numpy as np
 
 import stagekit as sk
 
 LANES = 32
+ALL = 0xFFFFFFFF  # lanes
+TAKEN, NONE = -(2**31), 2**31 - 1  # the number of an expert that has been chosen, and no expert
 
 
-class Candidate(NamedTuple):
-    """An expert and its score."""
+def ordered(score):
+    """An int32 that is the greater the higher the score is. Both zeros are one."""
+    bits = (score + sk.float32(0)).view(sk.int32)
+    return bits ^ (bits >> 31 & 0x7FFFFFFF)
 
-    score: float
-    expert: int
 
-
-def better(a, b):
-    """The higher score; of equal ones the lower expert, which is the left one or has the lower number."""
-    is_b = (b.score > a.score) | ((b.score == a.score) & (b.expert < a.expert))
-    return Candidate(sk.where(is_b, b.score, a.score), sk.where(is_b, b.expert, a.expert))
+def score_of(number):
+    """The score that has this number."""
+    return (number ^ (number >> 31 & 0x7FFFFFFF)).view(sk.float32)
 
 
 def make_topk_gating(experts, k, block=128, *, fastmath=False):
@@ -42,17 +45,16 @@ def make_topk_gating(experts, k, block=128, *, fastmath=False):
         token = sk.cuda.block_idx("x") * (block // LANES) + sk.cuda.thread_idx("x") // LANES
         if token < len(logits):
             mine = [lane + LANES * j for j in range(each)]
-            scores = [logits[token, e] if e < experts else -sk.float32(float("inf")) for e in mine]
+            scores = [ordered(logits[token, e]) if e < experts else TAKEN for e in mine]
             sums, total, largest = [], sk.float32(0), None
             for _ in sk.static_range(k):
-                best = Candidate(scores[0], mine[0])
-                for score, expert in zip(scores[1:], mine[1:]):
-                    best = better(best, Candidate(score, expert))
-                best = sk.warp_reduce(best, better, commutative=True)
-                largest = best.score if largest is None else largest
-                sums.append((sk.fast_exp(best.score - largest), best.expert))
+                best = sk.redux_sync_max(ALL, functools.reduce(sk.maximum, scores))
+                first = [sk.where(score == best, e, NONE) for score, e in zip(scores, mine)]
+                expert = sk.redux_sync_min(ALL, functools.reduce(sk.minimum, first))
+                largest = score_of(best) if largest is None else largest
+                sums.append((sk.fast_exp(score_of(best) - largest), expert))
                 total += sums[-1][0]
-                scores = [sk.where(e == best.expert, -float("inf"), s) for s, e in zip(scores, mine)]
+                scores = [sk.where(e == expert, TAKEN, score) for score, e in zip(scores, mine)]
             for place, (weight, expert) in enumerate(sums):
                 if lane == place:
                     weights[token, place], chosen[token, place] = weight / total, expert
