@@ -8,6 +8,9 @@ what `pictures()` gives.
 
 from __future__ import annotations
 
+import functools
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -20,6 +23,8 @@ from stagekit.lib.fragments import sharing_for
 from stagekit.lib.layout import blocked, enumerated
 from stagekit.lib.shared import turns
 
+STEPS = Path(__file__).parents[1] / "benchmarks" / "results" / "steps-h200.json"
+UNITS = ("TB/s", "TFLOP/s, float32", "TFLOP/s, 16 bits")
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 COLOURS = ("#b6d7f5", "#f9d9a7", "#bfe3c0", "#e3c6ec")  # of threads 0 to 3
 THREADS, EXTENT, LENGTH = len(COLOURS), 16, 13
@@ -167,10 +172,35 @@ def banks() -> str:
     return banks_svg(IndexMap((8, 8), (8, 1)), 4)
 
 
+def steps(page: str) -> str:
+    """Draw which share of the GPU's peak each step of a page reaches, as measured by `benchmarks/steps.py`."""
+    measured = json.loads(STEPS.read_text(encoding="utf-8"))
+    rows = [row for row in measured["steps"] if row["page"] == page]
+    drawing = Drawing("The share of the peak that each step reaches", 860, 60 + 34 * len(rows))
+    drawing.text(20, 24, f"share of the peak: {measured['machine'].partition(',')[0]}")
+    for number, row in enumerate(rows):
+        y, width = 40 + 34 * number, max(round(400 * row["share"]), 6)
+        drawing.text(20, y + 20, row["step"])
+        drawing.box(290, y, "", COLOURS[UNITS.index(row["unit"])], width)
+        drawing.text(296 + width, y + 20, f"{row['share']:.0%}, {row['figure']:.3g} {row['unit']}")
+    return drawing.done()
+
+
 def pictures() -> dict[Path, str]:
     """Return the text of each picture by its place."""
-    drawn = {"tile-placement": placement, "tile-reduction": reduction, "tile-scan": scan, "fragments": fragments}
-    drawn |= {"layout-of-memory": of_memory, "layout-by-rows": by_rows, "banks": banks}
+    drawn: dict[str, Callable[[], str]] = {
+        "tile-placement": placement,
+        "tile-reduction": reduction,
+        "tile-scan": scan,
+        "fragments": fragments,
+        "layout-of-memory": of_memory,
+        "layout-by-rows": by_rows,
+        "banks": banks,
+    }
+    drawn |= {
+        f"steps-{name}": functools.partial(steps, f"{number}-{name}.md")
+        for number, name in (("08", "matrices"), ("09", "attention"))
+    }
     return {FOLDER / f"{name}.svg": draw() for name, draw in drawn.items()}
 
 

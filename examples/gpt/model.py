@@ -118,12 +118,16 @@ class GPT:
         empty = self.ops.elementwise(nothing, self.weights["table"])
         found["table"] = self.ops.embedding_backward(gradient, flat, empty)
 
+    def _turned(self, x: Array) -> Array:
+        """Return the transposition of a matrix: a view, where its library has them."""
+        return x.T if hasattr(x, "T") else self.ops.transpose(x)
+
     def _times_backward(
         self, gradient: Array, x: Array, name: str, found: dict[str, Array], before: Array | None = None
     ) -> Array:
         """Take the gradient of `x @ weight` to x, and add it to what other products have given, if any."""
-        found[name] = self.ops.matmul(self.ops.transpose(x), gradient)
-        turned = self.ops.transpose(self.weights[name])
+        found[name] = self.ops.matmul(self._turned(x), gradient)
+        turned = self._turned(self.weights[name])
         if before is None:
             return self.ops.matmul(gradient, turned)
         return self.ops.matmul(gradient, turned, before, epilogue=plus)

@@ -30,7 +30,7 @@ rows there are, how long they are, and how far apart, is known at run time only.
 | `batched_matmul` | a[i] @ b[i] | a program for each block; `sk.dot` |
 | `grouped_matmul` | rows of a times the matrix of their group | a program for each block of a group; `sk.dot` |
 | `transpose` | a matrix with its axes exchanged | a program for each square of 64 |
-| `conv2d` | correlation of images with filters | a program for 64 pixels of 64 filters; `sk.dot` |
+| `conv2d` | correlation of images with filters | a program for a block of filters and pixels; `sk.dot` |
 | `stencil` | any function of an element and its neighbours | a program for 16 rows of 64 |
 | `attention` | softmax(scale * q @ k.T) @ v of heads, causal or not | a program for 64 rows of q; `sk.dot` |
 | `attention_backward` | gradients of q, k and v | one kernel for that of q, one for the others |

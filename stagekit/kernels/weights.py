@@ -123,8 +123,8 @@ def quantized_linear(x: Any, weight: Any, scales: Any, zeros: Any = None, *, out
     x: float32, float16 or bfloat16. weight: int8, float8_e4m3fn or float8_e5m2 of shape (outputs, inputs), or uint8 of shape
     (outputs, inputs / 2), in which two numbers of 4 bits lie. scales: (outputs, groups), float32: a group has inputs / groups
     neighbours, a multiple of 16; one group is a scale for each output. zeros: of 4 bits, what is subtracted before, (outputs,
-    groups), uint8; left out, 8. A number times its scale is rounded to the dtype of x; sums are float32, rounded once.
-    out: shares memory with no input.
+    groups), uint8; left out, 8. A number times its scale is rounded to the dtype of x, but for up to 16 rows of 16 bits on a GPU,
+    where the sum of a group is scaled. Sums are float32, rounded once. out: shares memory with no input.
     """
     dtype, weight_dtype = float_dtype_of(x), dtype_of(weight)
     is_packed = weight_dtype is sk.uint8

@@ -76,14 +76,14 @@ class Convolution:
 
 @each_place
 @pytest.mark.parametrize("dtype", [np.dtype(np.float32), BFLOAT16], ids=str)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(data=st.data())
 def test_convolutions(place, dtype, data):
     check_convolution(place, dtype, data.draw(st.builds(lambda d: Convolution(d.draw), st.just(data))))
 
 
 @pytest.mark.parametrize("place", ["cpu", "sanitizer"])
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(st.sampled_from([np.dtype(np.float32), BFLOAT16]), st.data())
 def test_convolutions_by_rows_as_on_a_gpu(place, dtype, data):
     with pytest.MonkeyPatch.context() as patched:

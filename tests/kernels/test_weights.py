@@ -27,14 +27,14 @@ def scaled(numbers: np.ndarray, scales: np.ndarray, zeros: np.ndarray | float = 
 
 
 @each_place
-@settings(max_examples=7, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(st.sampled_from(DTYPES), WEIGHTS, SIZES, SIZES, GROUPS, st.integers(1, 3))
 def test_products_are_those_of_what_the_numbers_stand_for(place, dtype, weight, m, n, group, groups):
     check_product(place, dtype, weight, m, n, group, groups)
 
 
 @pytest.mark.parametrize("place", ["cpu", "sanitizer"])
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(
     st.sampled_from(DTYPES[1:]),
     WEIGHTS,

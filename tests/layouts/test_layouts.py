@@ -26,7 +26,7 @@ from stagekit.layouts import (
 )
 from stagekit.lib.layout import blocked, width_for
 
-many = settings(max_examples=200, deadline=None)
+many = settings(max_examples=60, deadline=None)
 sizes = st.sampled_from([1, 2, 3, 4, 6, 8])
 
 
