@@ -14,8 +14,8 @@ from stagekit.kernels.host import Dtype, empty, factory, is_on_cpu, is_packed
 Blocks = tuple[int, int, int, int, int]  # as in `matrices`
 
 FEWEST_BLOCKS = 32  # of a result; with fewer, smaller ones are taken
-PROGRAMS = 264  # two for each multiprocessor of a large GPU
-LEAST_ROUNDS = 8  # of a program; with fewer, sums are written as often as they are made
+THREADS = 132 * 512  # of all programs, for the multiprocessors of a large GPU
+LEAST_DEPTH = 512  # of the common axis, for a program; with less, sums are written nearly as often as they are made
 TILE = 1024  # elements that a program adds up
 
 
@@ -79,8 +79,8 @@ def split_for(known: list[Blocks], rows: int, columns: int, depth: int) -> tuple
 
     fitting = [each for each in known if rows >= each[0] and columns >= each[1] and programs(each) >= FEWEST_BLOCKS]
     blocks = fitting[0] if fitting else known[-1]
-    rounds, parts = sk.cdiv(depth, blocks[2]), max(PROGRAMS // max(programs(blocks), 1), 1)
-    return blocks, max(sk.cdiv(rounds, parts), LEAST_ROUNDS)
+    rounds, parts = sk.cdiv(depth, blocks[2]), max(THREADS // max(programs(blocks) * blocks[3], 1), 1)
+    return blocks, max(sk.cdiv(rounds, parts), sk.cdiv(LEAST_DEPTH, blocks[2]))
 
 
 def multiply(

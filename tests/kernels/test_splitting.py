@@ -45,7 +45,7 @@ def as_on_a_gpu():
     """Take the kernels of a GPU, for arrays of the CPU."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(splitting, "is_on_cpu", lambda array: False)
-        patched.setattr(splitting, "LEAST_ROUNDS", 2)
+        patched.setattr(splitting, "LEAST_DEPTH", 40)
         yield
 
 
@@ -56,4 +56,4 @@ def test_parts_cover_all_rounds_and_are_not_short(rows, columns, depth, dtype):
     blocks, rounds = splitting.split_for(known, rows, columns, depth)
 
     assert blocks in known
-    assert rounds >= splitting.LEAST_ROUNDS
+    assert rounds * blocks[2] >= splitting.LEAST_DEPTH
