@@ -63,7 +63,8 @@ _settled: dict[Any, types.FunctionType] = {}
 
 def dtype_of(array: Any) -> sk.DType:
     """Return the dtype of an array of NumPy, torch, CuPy or stagekit."""
-    require_array(array)
+    if not is_array(array):
+        require_array(array)
     return _dtype_like(array.dtype)
 
 
@@ -77,7 +78,8 @@ def _dtype_like(dtype: Any) -> sk.DType:
 def float_dtype_of(array: Any) -> sk.DType:
     """Return the dtype of an array, which must be one that float32 holds: what is computed from it is float32."""
     dtype = dtype_of(array)
-    require(dtype in FLOATS, f"got an array of {dtype.name}: convert it to {', '.join(each.name for each in FLOATS)}")
+    if dtype not in FLOATS:
+        require(False, f"got an array of {dtype.name}: convert it to {', '.join(each.name for each in FLOATS)}")
     return dtype
 
 
@@ -125,9 +127,10 @@ def is_on_cpu(array: Any) -> bool:
 
 def as_rows(array: Any) -> Any:
     """Return a view of an array with two axes: the last one, and all before it as one."""
-    require_array(array)
-    if len(array.shape) == 2:
+    shape = getattr(array, "shape", ())
+    if len(shape) == 2:
         return array
+    require_array(array)
     require_packed(array)
     return array.reshape((math.prod(array.shape[:-1]), array.shape[-1]))
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from stagekit.kernels.host import require
 
 
@@ -26,7 +28,8 @@ def checked_out(out: Any, *inputs: Any, apart: tuple[Any, ...] = ()) -> Any:
 
     inputs: of which each program reads what it then writes: `out` may have the very same elements. apart: it may not, of these.
     """
-    others = [each for each in inputs if each is not out]
+    others = [each for each in inputs if each is not out and not are_apart(each, out)]
+    apart = tuple([each for each in apart if not are_apart(each, out)])
     if not others and not apart:
         return out
     written = footprint_of(out)
@@ -34,6 +37,16 @@ def checked_out(out: Any, *inputs: Any, apart: tuple[Any, ...] = ()) -> Any:
     is_shared |= any(share_memory(written, footprint_of(each)) for each in apart)
     require(not is_shared, "out shares memory with an array that other programs still read: give another array")
     return out
+
+
+def are_apart(one: Any, other: Any) -> bool:
+    """Return whether arrays are seen at once to share no memory, as most: the bytes between their ends are others."""
+    if type(one) is np.ndarray and type(other) is np.ndarray:
+        return not np.may_share_memory(one, other)
+    if not (hasattr(one, "data_ptr") and hasattr(other, "data_ptr") and one.is_contiguous() and other.is_contiguous()):
+        return False
+    first, second = one.data_ptr(), other.data_ptr()
+    return bool(first + one.nbytes <= second or second + other.nbytes <= first)
 
 
 def footprint_of(array: Any) -> Footprint | None:
