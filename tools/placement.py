@@ -21,6 +21,7 @@ import stagekit as sk
 from stagekit.layouts import IndexMap, banks_svg, layout_svg, tile_layout
 from stagekit.lib.fragments import sharing_for
 from stagekit.lib.layout import blocked, enumerated
+from stagekit.lib.products import of_product
 from stagekit.lib.shared import turns
 
 STEPS = Path(__file__).parents[1] / "benchmarks" / "results" / "steps-h200.json"
@@ -167,6 +168,16 @@ def by_rows() -> str:
     return layout_svg(tile_layout((8, 16), IndexMap((8, 4), (16, 1)), IndexMap(4, 4)))
 
 
+def of_transposition() -> str:
+    """Draw the transposition of that tile as a store of it has it."""
+    return layout_svg(blocked((16, 8), 32, 4))
+
+
+def of_sums() -> str:
+    """Draw the result of a product by threads."""
+    return layout_svg(of_product((8, 16), 32, 4))
+
+
 def banks() -> str:
     """Draw the banks of rows of 32 bytes."""
     return banks_svg(IndexMap((8, 8), (8, 1)), 4)
@@ -195,6 +206,8 @@ def pictures() -> dict[Path, str]:
         "fragments": fragments,
         "layout-of-memory": of_memory,
         "layout-by-rows": by_rows,
+        "layout-of-transposition": of_transposition,
+        "layout-of-sums": of_sums,
         "banks": banks,
     }
     if STEPS.exists():  # as soon as it is measured
