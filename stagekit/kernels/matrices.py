@@ -184,7 +184,9 @@ def _is_by_rows(matrix: Any) -> bool:
 
 
 CPU_BLOCKS = Blocks(16, 32, 32, 32)
-LARGE_CPU_BLOCKS = Blocks(128, 64, 128, 512, 2)  # a warp has 8 rows; both factors fit the second cache
+MIDDLE_CPU_BLOCKS = Blocks(128, 64, 128, 512, 2)  # a warp has 8 rows; both factors fit the second cache
+LARGE_CPU_BLOCKS = Blocks(128, 128, 128, 1024, 2)  # of which each element that is copied is multiplied more often
+_MANY = 64  # large blocks: enough for as many cores
 
 BLOCKS = {
     "bytes": [Blocks(128, 128, 64, 128, 3), Blocks(64, 64, 64, 128, 3)],
@@ -214,7 +216,10 @@ def blocks_for(dtype: Dtype, precision: str, rows: int, columns: int) -> Blocks:
 
 def cpu_blocks_for(rows: int, columns: int) -> Blocks:
     """Return the same for the CPU, where a product of few rows or columns would leave most of a large block idle."""
-    return LARGE_CPU_BLOCKS if min(rows, columns) > LARGE_CPU_BLOCKS.columns else CPU_BLOCKS
+    large, middle = LARGE_CPU_BLOCKS, MIDDLE_CPU_BLOCKS
+    if min(rows, columns) >= large.columns and rows * columns >= _MANY * large.rows * large.columns:
+        return large
+    return middle if min(rows, columns) > middle.columns else CPU_BLOCKS
 
 
 # -- transposition ----------------------------------------------------------------------------------------------------------
