@@ -30,7 +30,7 @@ from stagekit import dtypes
 from stagekit.backends.host import safepoints
 from stagekit.backends.host.conditional import choose, run_masked, size_of
 from stagekit.backends.host.counting import ScalarTrips, Stride, Trip, WholeTrips, stride_of, trip_of
-from stagekit.backends.host.forms import LANES, Form, Gep, Linear, Mask, Uniform, Varying, unknown
+from stagekit.backends.host.forms import LANES, Form, Gep, Linear, Mask, Uniform, Varying, known, unknown
 from stagekit.backends.host.joins import has_pattern_of, select
 from stagekit.backends.host.pointers import address_of, as_full, as_index, at, full_vector, scalar_pointer
 from stagekit.backends.host.vectors import as_mask, mask_and
@@ -178,6 +178,7 @@ def close_all(warp: Warp, opened: Sequence[Carried], texts: Sequence[str], back:
 
 
 MAX_COPIED_OPS = 240  # in all copies of the body of a strided loop; beyond, it is written once, masked
+_FAR = 1024  # from one iteration to the next: more than the threads of a block
 _LANE_FLAGS = f"<{LANES} x i1>"
 
 Forms = tuple[Form, ...]
@@ -194,12 +195,14 @@ def _set_results(warp: Warp, op: Op, forms: Forms) -> None:
 def emit_for(warp: Warp, op: ops.For) -> None:
     trip = trip_of(warp, op.start.type.dtype, [warp.decider(op, v) for v in (op.start, op.stop, op.step)])
     inits = _inits(warp, op.inits, op.loop_body.params[1:])
-    if all(isinstance(bound, Uniform) for bound in (trip.start, trip.stop, trip.step)):
-        forms, _ = _scalar_for(warp, op, ScalarTrips(trip), inits)
-    elif (stride := stride_of(warp, trip)) and 2 * warp.copies * size_of(op.loop_body) <= MAX_COPIED_OPS:
-        forms = _strided_for(warp, op, stride, inits)
-    else:
-        forms = until_it_fits(warp, lambda: _masked_for(warp, op, trip, inits))
+    step = known(trip.step)
+    with warp.in_loop(leaps=max(-step.lo, step.hi) > _FAR):
+        if all(isinstance(bound, Uniform) for bound in (trip.start, trip.stop, trip.step)):
+            forms, _ = _scalar_for(warp, op, ScalarTrips(trip), inits)
+        elif (stride := stride_of(warp, trip)) and 2 * warp.copies * size_of(op.loop_body) <= MAX_COPIED_OPS:
+            forms = _strided_for(warp, op, stride, inits)
+        else:
+            forms = until_it_fits(warp, lambda: _masked_for(warp, op, trip, inits))
     _set_results(warp, op, forms)
 
 
@@ -222,7 +225,7 @@ def _scalar_loop(
     """Try `_scalar_for`. None if a carried value did not keep its form."""
     w, params = warp.w, warp.kept(op.loop_body.params[1:])
     body, end = w.new_label("for"), w.new_label("endfor")
-    inits = prepare(warp, params, inits)
+    inits, count = prepare(warp, params, inits), safepoints.enter(warp, op)
     entry = w.block
     w.line(f"br i1 {trips.begins}, label %{body}, label %{end}")
     w.label(body)
@@ -232,7 +235,7 @@ def _scalar_loop(
     texts = fit(warp, opened, warp.run(op.loop_body))
     if texts is None:
         return None
-    safepoints.reach(warp, op)
+    safepoints.reach(warp, op, count)
     latest, goes_on = trips.advance(*(phi.name for phi in phis))
     back = w.block
     w.line(f"br i1 {goes_on}, label %{body}, label %{end}{_unrolling(w, op.unroll)}")
@@ -241,7 +244,9 @@ def _scalar_loop(
     close_all(warp, opened, texts, back)
     w.label(end)
     left = [phi.after(w, text, back) for phi, text in zip(phis, latest, strict=True) if trips.is_resumed]
-    return tuple([carried.after(warp, text, back) for carried, text in zip(opened, texts, strict=True)]), left
+    forms = tuple([carried.after(warp, text, back) for carried, text in zip(opened, texts, strict=True)])
+    safepoints.leave(warp, op, count)
+    return forms, left
 
 
 def _unrolling(w: Writer, copies: int | None) -> str:
@@ -299,14 +304,15 @@ def emit_while(warp: Warp, op: ops.While) -> None:
             return _masked_loop(warp, op, op.before.params, inits, lambda: warp.run(op.before), body)
         return _scalar_while(warp, op, inits, body)
 
-    _set_results(warp, op, until_it_fits(warp, attempt))
+    with warp.in_loop(leaps=True):
+        _set_results(warp, op, until_it_fits(warp, attempt))
 
 
 def _scalar_while(warp: Warp, op: ops.While, inits: Forms, body: Callable[[Forms], Forms]) -> Forms | None:
     """Try a loop that all lanes leave together. None if a carried value did not keep its form, or lanes leave apart."""
     w, params = warp.w, warp.kept(op.before.params)
     head, do, end = w.new_label("while"), w.new_label("do"), w.new_label("endwhile")
-    inits = prepare(warp, params, inits)
+    inits, count = prepare(warp, params, inits), safepoints.enter(warp, op)
     entry = w.block
     w.jump(head)
     opened = open_all(warp, params, inits, entry)
@@ -319,12 +325,12 @@ def _scalar_while(warp: Warp, op: ops.While, inits: Forms, body: Callable[[Forms
     texts = fit(warp, opened, body(tuple(forwarded)))
     if texts is None:
         return None
-    safepoints.reach(warp, op)
+    safepoints.reach(warp, op, count)
     back = w.block
     w.line(f"br label %{head}")
     close_all(warp, opened, texts, back)
     w.label(end)
-    safepoints.leave(warp, op)
+    safepoints.leave(warp, op, count)
     return tuple(forwarded)
 
 
@@ -347,7 +353,7 @@ def _masked_loop(
     """Write a loop that lanes leave one by one. Return None if a carried value did not keep its form."""
     w = warp.w
     head, do, end = w.new_label("while"), w.new_label("do"), w.new_label("endwhile")
-    starts = prepare(warp, params, inits)
+    starts, count = prepare(warp, params, inits), safepoints.enter(warp, op)
     entry = w.block
     w.jump(head)
     slot = open_phi(w, _LANE_FLAGS, warp.mask.text if warp.mask else "splat (i1 true)", entry)
@@ -364,7 +370,7 @@ def _masked_loop(
         texts = fit(warp, opened, body(tuple(forwarded)))
     if texts is None:
         return None
-    safepoints.reach(warp, op)
+    safepoints.reach(warp, op, count)
     back = w.block
     w.line(f"br label %{head}")
     slot.close(w, live.text, back)
@@ -372,5 +378,5 @@ def _masked_loop(
     for each, value in zip(kept, values, strict=True):
         each.phi.close(w, value, back)
     w.label(end)
-    safepoints.leave(warp, op)
+    safepoints.leave(warp, op, count)
     return tuple([as_full(k.type, value) for k, value in zip(kept, values, strict=True)])

@@ -52,10 +52,11 @@ def _bring_near(warp: Warp, type_: Pointer, address: Gep, use: tuple[tuple[str, 
     """Begin to bring near what follows in memory, where lanes access neighbours: a program comes there soon, or the next one.
 
     A processor does so by itself, but ends at each page, and hardly for what is written. Nothing is accessed: there may be no
-    memory. Where a basic block accesses nearly the same place again, nothing is done twice.
+    memory. A loop whose next iteration is elsewhere, as with the grid as stride, does not come there. Where a basic block
+    accesses nearly the same place again, nothing is done twice.
     """
     base, index, dtype = address.base, address.index, type_.dtype
-    if type_.space is not Space.GLOBAL or not isinstance(base, Uniform) or not isinstance(index, Linear):
+    if warp.leaps or type_.space is not Space.GLOBAL or not isinstance(base, Uniform) or not isinstance(index, Linear):
         return
     first, count = index.offsets[0], _neighbours(index)
     known = warp.kernel.brought_near.setdefault((warp.w.block, base.text, index.base.text, use), [])

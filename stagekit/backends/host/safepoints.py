@@ -18,7 +18,8 @@ loop carries do not move on by themselves, and what it writes, if anything, are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from stagekit.backends.host.warp import Warp, leave_unless
@@ -34,26 +35,43 @@ _TOUCHES = "nounwind memory(argmem: readwrite, inaccessiblemem: readwrite)"  # w
 _UNLIKELY = '!"branch_weights", i32 1, i32 1000000'
 
 
-def reach(warp: Warp, op: Op) -> None:
+def enter(warp: Warp, op: Op) -> str:
+    """Write what precedes the loop `op`; return where it counts down: a variable, for LLVM to keep in a register."""
+    if op not in warp.kernel.asking:
+        return ""
+    count = warp.w.emit_entry("alloca i64, align 8")
+    _copy(warp, _countdown(warp), count)
+    return count
+
+
+def reach(warp: Warp, op: Op, count: str) -> None:
     """Write a safepoint of the loop `op`, before it goes back to its beginning, if it has one."""
-    w, kernel = warp.w, warp.kernel
-    if op not in kernel.asking:
+    if not count:
         return
-    place = kernel.numbers[op] if op in kernel.waiting else 0
-    slot = _field(warp, "countdown")
-    left = w.emit(f"sub i64 {w.emit(f'load i64, ptr {slot}, align 8')}, 1")
-    w.line(f"store i64 {left}, ptr {slot}, align 8")
-    _ask_where(warp, w.emit(f"icmp slt i64 {left}, 0"), place)
+    w, kernel = warp.w, warp.kernel
+    left = w.emit(f"sub i64 {w.emit(f'load i64, ptr {count}, align 8')}, 1")
+    w.line(f"store i64 {left}, ptr {count}, align 8")
+    with _asking_where(warp, w.emit(f"icmp slt i64 {left}, 0"), kernel.numbers[op] if op in kernel.waiting else 0):
+        _copy(warp, _countdown(warp), count)
 
 
-def leave(warp: Warp, op: Op) -> None:
-    """Write what follows the loop `op`: if it has waited for long, that is over."""
+def leave(warp: Warp, op: Op, count: str) -> None:
+    """Write what follows the loop `op`: the next one counts on, and if this one has waited for long, that is over."""
+    if count:
+        _copy(warp, count, _countdown(warp))
     if op in warp.kernel.waiting:
         since = warp.w.emit(f"load i64, ptr {_field(warp, 'since')}, align 8")
-        _ask_where(warp, warp.w.emit(f"icmp ne i64 {since}, 0"), LEAVES)
+        with _asking_where(warp, warp.w.emit(f"icmp ne i64 {since}, 0"), LEAVES):
+            pass
 
 
-def _ask_where(warp: Warp, condition: str, place: int) -> None:
+def _copy(warp: Warp, source: str, target: str) -> None:
+    warp.w.line(f"store i64 {warp.w.emit(f'load i64, ptr {source}, align 8')}, ptr {target}, align 8")
+
+
+@contextmanager
+def _asking_where(warp: Warp, condition: str, place: int) -> Iterator[None]:
+    """Write a question that is asked where `condition` holds; the body of the `with`, where the answer is to go on."""
     w = warp.w
     asks, goes_on = w.new_label("ask"), w.new_label("goon")
     w.line(f"br i1 {condition}, label %{asks}, label %{goes_on}, !prof {w.module.metadata(_UNLIKELY)}")
@@ -62,7 +80,12 @@ def _ask_where(warp: Warp, condition: str, place: int) -> None:
     touches = "nounwind" if place else _TOUCHES
     fault = w.emit(f"call i32 {ask}(ptr %safepoint, i64 {place}) {touches}")
     leave_unless(w, w.emit(f"icmp eq i32 {fault}, 0"), fault)
+    yield
     w.jump(goes_on)
+
+
+def _countdown(warp: Warp) -> str:
+    return _field(warp, "countdown")
 
 
 def _field(warp: Warp, name: str) -> str:

@@ -128,7 +128,8 @@ class Warp:
 
     number: of this warp in its block. values: the form of every value in sight. mask: the lanes that are on, None for
     all 32. full: the mask of the warp's threads, which differs from None in the last warp of an odd block. quotients: by
-    dividends and divisor, the one quotient that they are known to have; None where they are known to have several.
+    dividends and divisor, the one quotient that they are known to have; None where they are known to have several. leaps: is this
+    in a loop whose next iteration may be far from this one, in memory too?
     """
 
     kernel: KernelContext
@@ -139,6 +140,7 @@ class Warp:
     full: Mask | None
     copies: int = 1  # how often the code being written is there already, for loops written twice
     quotients: dict[tuple[Linear, str], SharedQuotient | None] = field(default_factory=dict)
+    leaps: bool = False
 
     def __getitem__(self, value: Value) -> Form:
         form = self.values.get(value) or self.kernel.block_values.get(value)
@@ -157,6 +159,15 @@ class Warp:
             yield
         finally:
             self.mask = outer
+
+    @contextmanager
+    def in_loop(self, *, leaps: bool) -> Iterator[None]:
+        """Write a loop."""
+        outer, self.leaps = self.leaps, leaps
+        try:
+            yield
+        finally:
+            self.leaps = outer
 
     @contextmanager
     def with_quotient(self, division: tuple[Linear, str], quotient: SharedQuotient | None) -> Iterator[None]:

@@ -57,7 +57,7 @@ The default pipeline takes three times as long, and leaves more instructions: it
 alone keeps arrays in registers, and narrows divisions of an index.
 """
 
-VECTORS = ("simplify_cfg", "instruction_combine", "dead_store_elimination")
+VECTORS = ("sroa", "simplify_cfg", "instruction_combine", "dead_store_elimination")
 """The passes that do something for code which is vectorised already.
 
 Dead stores must go: LLVM 22.1 may abort the process where one masked store directly follows an equal one. Its instruction
