@@ -45,6 +45,12 @@ def tiled(x, out, BLOCK: sk.constexpr):
 
 
 @sk.jit
+def in_vain(flags):
+    while sk.load(flags.ptr_to(sk.program_id(0)), order="acquire") == 0:
+        pass
+
+
+@sk.jit
 def made_anew(out, V: sk.constexpr):
     out[sk.cuda.thread_idx("x")] = V
 
@@ -99,10 +105,12 @@ for thread in threads:
 signal.signal(signal.SIGALRM, handle)
 large = np.zeros(200_000, np.int64)
 while seen[0] < count:
-    what = random.randrange(3)
+    what = random.randrange(4)
     try:
-        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 0.05))
-        if what == 0:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 0.05), 0.05 * (what == 3))
+        if what == 3:
+            in_vain[random.randrange(1, 9)](np.zeros(8, np.int32))  # until the handler raises
+        elif what == 0:
             rounds[6250, 32](large, len(large), 2000)
         elif what == 1:
             tiled[64](ONES, np.zeros(64, np.float32), 256)
