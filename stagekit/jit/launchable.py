@@ -65,7 +65,7 @@ class Launcher:
     def __init__(self, launch: Launch, key: Any, entries: Mapping[Any, tuple[Any, Any]] = types.MappingProxyType({})):
         self._launch = launch
         self._key = key
-        self._entries = entries
+        self._entries = entries if is_exact(key) else {}
 
     __doc__ = OfEach(lambda launcher: launcher._kernel.__doc__, __doc__)
     __signature__ = OfEach(lambda launcher: launcher._kernel.__signature__)
@@ -78,10 +78,15 @@ class Launcher:
         way = ".prepare" if self._launch == self._kernel._prepare else ""
         return f"{self._kernel!r}{way}{brackets_text(self._key)}"
 
-    @hide_frames
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        entry = self._entries.get(self._key) if self._entries and is_exact(self._key) else None
-        return self._launch(self._key, args, kwargs) if entry is None else entry[1](*args, **kwargs)
+        entry = self._entries.get(self._key) if self._entries else None
+        try:
+            return self._launch(self._key, args, kwargs) if entry is None else entry[1](*args, **kwargs)
+        except StagekitError as error:
+            conceal(error)
+            raise
+
+    __call__.__stagekit_host__ = True  # type: ignore[attr-defined]  # as of `hide_frames`, which has a frame of its own
 
 
 def _with_fitting_entry(begin: Callable[[Choice | None], T]) -> T:

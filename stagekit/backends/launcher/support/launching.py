@@ -160,6 +160,9 @@ def current_stream(r: Routine, process: Reg, device: Reg, stream_of: Reg) -> Reg
         r.require(process.field("torch_stream").is_set())
         return process.field("torch_stream")
 
-    has_torch = r.call(int32, "PyDict_Contains", process.field("modules"), process.field("torch_name")) != 0
-    owner = r.if_else(stream_of.is_set(), lambda: stream_of, lambda: r.if_else(has_torch, torch_stream, lambda: r.null))
+    def owner_by_modules() -> Reg:
+        has_torch = r.call(int32, "PyDict_Contains", process.field("modules"), process.field("torch_name")) != 0
+        return r.if_else(has_torch, torch_stream, lambda: r.null)
+
+    owner = r.if_else(stream_of.is_set(), lambda: stream_of, owner_by_modules)
     return r.if_else(owner.is_set(), lambda: ask(owner), lambda: r.null)
