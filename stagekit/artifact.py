@@ -25,7 +25,7 @@ class RecordSite:
     loc: Loc
 
 
-@frozen(slots=False, held=True, repr=False)
+@frozen(held=True, repr=False)
 class Artifact:
     """Machine code (cpu: an object file) or PTX text (cuda: utf-8), and what a launch must know.
 

@@ -107,7 +107,7 @@ _CONVERSIONS = {
 }
 
 
-@frozen(eq=False, slots=False, held=True)
+@frozen(eq=False, held=True)
 class DType:
     """One scalar type. Compared by identity: every dtype exists once.
 

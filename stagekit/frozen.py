@@ -19,11 +19,12 @@ _UNWRITTEN = "unwritten init"  # the name of an `__init__` whose source waits fo
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(*, eq: bool = True, held: bool = False, **options: bool) -> Callable[[C], C]:
     """Make a class a dataclass. eq: its objects are equal, and hash alike, where their fields are. held: users' programs hold
-    them, so that an assignment is refused when it happens too. options: `slots`, `repr` and `kw_only`, as of a dataclass.
+    them, so that an assignment is refused when it happens too; without slots, to which `pickle` would assign. options: `slots`,
+    `repr` and `kw_only`, as of a dataclass.
     """
 
     def make(cls: C) -> C:
-        made: Any = _dataclass_without_source(cls, **options)
+        made: Any = _dataclass_without_source(cls, **{"slots": not held, **options})
         if eq:
             _compare_by_fields(made)
         if held:

@@ -108,7 +108,7 @@ SizeLike = int | SizeExpr
 _serial = itertools.count()
 
 
-@frozen(eq=False, slots=False, held=True)
+@frozen(eq=False, held=True)
 class Dynamic(SizeExpr):
     """A size known only at run time. Using one object in several shapes says that those sizes are equal."""
 
@@ -122,7 +122,7 @@ class Dynamic(SizeExpr):
         return {self}
 
 
-@frozen(eq=False, slots=False, held=True)
+@frozen(eq=False, held=True)
 class SizeOp(SizeExpr):
     """Arithmetic on sizes. kind: a key of `hostexpr.KINDS`."""
 
@@ -228,7 +228,7 @@ class Pointer(_Annotation):
         object.__setattr__(self, "dtype", _dtype(self.dtype))
 
 
-@frozen(slots=False, held=True)
+@frozen(held=True)
 class Optional(_Annotation):
     """The annotation `inner | None`. Whether the argument is None is fixed at specialise time."""
 

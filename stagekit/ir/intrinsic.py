@@ -156,7 +156,7 @@ Lowering = Llvm | Extern | Expand | Native | Unsupported
 Lowerings = Mapping[str, Lowering | Mapping[DType, Lowering]]
 
 
-@frozen(eq=False, slots=False, held=True, kw_only=True)
+@frozen(eq=False, held=True, kw_only=True)
 class Intrinsic:
     """One record. Compared by identity; `registry.by_name` finds it again.
 

@@ -41,7 +41,7 @@ class FragmentOptions(TypedDict, total=False):
     per_thread: bool
 
 
-@frozen(slots=False, held=True)
+@frozen(held=True)
 class KernelSettings:
     """Options of a kernel. name: what profilers show; left out, the function's own name."""
 

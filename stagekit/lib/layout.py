@@ -65,7 +65,7 @@ class Digit(NamedTuple):
 _LAYOUTS: dict[tuple[Any, ...], Any] = {}
 
 
-@sk._frozen(eq=False, slots=False, held=True)
+@sk._frozen(eq=False, held=True)
 class Layout:
     """Spreads the elements of a tile of `shape` over `threads` threads. Equal ones are one object.
 

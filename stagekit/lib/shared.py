@@ -26,7 +26,7 @@ _MOST_TURNED = 8  # chunks whose order differs from row to row
 ROW, COLUMN = "row", "column"
 
 
-@sk._frozen(slots=False, held=True)
+@sk._frozen(held=True)
 class Matrix:
     """The form of a tile whose elements are in shared memory. start: a pointer to memory of its own, or of several matrices.
 

@@ -32,7 +32,7 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 WIDEST_BYTES = 16  # of one access
 
 
-@sk._frozen(slots=False, held=True)
+@sk._frozen(held=True)
 class Ramp:
     """The element of index (i, j, ...) is `base + strides[0] * i + strides[1] * j + ...`: an int64, or where base is an address
     a pointer. strides: a number for each axis, 0 itself along axes on which nothing depends; none for a scalar.
@@ -105,7 +105,7 @@ class Ramp:
         return all(sk._is_multiple(s, number) for a, s in enumerate(self.strides) if a != axis and not is_zero(s))
 
 
-@sk._frozen(slots=False, held=True)
+@sk._frozen(held=True)
 class Limit:
     """Compares each element of a ramp of numbers with `bound`. symbol: < <= > >=."""
 
@@ -159,7 +159,7 @@ class Limit:
         return is_whole and ramp.are_rows_multiples(axis, width)
 
 
-@sk._frozen(slots=False, held=True)
+@sk._frozen(held=True)
 class Guard:
     """A mask that is true where all of its limits are, and where its conditions are, which are numbers of the block."""
 
@@ -190,7 +190,7 @@ class Guard:
         return _once_each(lambda *column: functools.reduce(_AND, (*column, *self.conditions)), *rows)
 
 
-@sk._frozen(slots=False, held=True)
+@sk._frozen(held=True)
 class Fill:
     """Every element is `value`, a number of the block."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import multiprocessing
 import pickle
 from concurrent.futures import ProcessPoolExecutor
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import stagekit as sk
+from stagekit.diagnostics import UNKNOWN, Note
 from tests.launch import pickled
 from tests.launch.pickled import ARRAY, Holder, applied, doubled, filled, run, shifted
 
@@ -42,6 +44,17 @@ def test_a_pickle_gives_the_very_object(what: str) -> None:
 def test_a_copy_is_the_object_itself(what: str) -> None:
     assert copy.copy(NAMED[what]) is NAMED[what]
     assert copy.deepcopy([NAMED[what]])[0] is NAMED[what]
+
+
+@pytest.mark.parametrize(
+    "value", [Note("a", UNKNOWN), ARRAY, sk.dynamic("n") + 1, sk.cuda.LaunchConfig(4, 32)], ids=repr
+)
+def test_what_is_never_changed_is_copied_and_refuses_changes(value: Any) -> None:
+    again = [pickle.loads(pickle.dumps(value)), copy.copy(value), copy.deepcopy(value)]
+    assert [repr(each) for each in again] == [repr(value)] * 3
+    name = dataclasses.fields(value)[0].name
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(value, name, None)
 
 
 def test_a_bound_kernel_is_bound_to_the_same() -> None:
