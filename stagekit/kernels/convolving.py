@@ -3,13 +3,14 @@
 There are a row for each filter, a column for each pixel of the result, and between them the elements that a filter covers. The
 second matrix is never made. A program of `conv2d_kernel` reads the part of it that it multiplies from the planes.
 
-On a GPU, where filters go from pixel to pixel, it is read ahead. Images are copied to rows, one for each pixel with the frame of
-zeros about its image, in which channels lie side by side. What an element of the filters covers is then the same matrix from
-another row on:
+On a GPU, where filters go by the same steps down and across, it is read ahead. Images are copied to rows, one for each pixel with
+the frame of zeros about its image, in which channels lie side by side. What an element of the filters covers is then the same
+matrix from another row on:
 
     out[f, pixel] = sum of filters[f, i, j, c] * rows[pixel + i * pitch + j, c]        pitch: pixels in a framed row of an image
 
-for all pixels of all images at once. Pixels of the frame, whose sums are of no use, are computed, too, and not written.
+for all pixels of all images at once. Pixels of the frame, whose sums are of no use, are computed, too, and not written. Where
+filters go by steps of s, they begin at every s-th row of the matrix, and of s numbers one is written.
 Sources: Chetlur et al., cuDNN: Efficient Primitives for Deep Learning, 2014; Zhou et al., Characterizing and Demystifying the
 Implicit Convolution Algorithm on Commercial Matrix-Multiplication Accelerators, 2021.
 """
@@ -136,12 +137,13 @@ def filter_rows_kernel(dtype: Dtype, AREA: int, CHANNELS: int, TILE: int) -> sk.
 
 @factory
 def conv2d_of_rows_kernel(
-    dtype: Dtype, KERNEL: Pair, DILATION: Pair, CHANNELS: int, BLOCKS: tuple[int, ...], precision: str
+    dtype: Dtype, KERNEL: Pair, STRIDE: int, DILATION: Pair, CHANNELS: int, BLOCKS: tuple[int, ...], precision: str
 ) -> sk.JitFunction:
     """Return the kernel `k[blocks of filters, blocks of pixels](rows, filters, bias, out, pitch, height, out_columns)`.
 
-    rows: all pixels of all images; filters: as `filter_rows` makes them; out: (images, filters, pixels). pitch, height: columns
-    and rows of a framed image. bias: may be None. BLOCKS: of filters, pixels and channels, which divide CHANNELS.
+    rows: all pixels of all images; filters: as `filter_rows` makes them; out: (images, filters, pixels). pitch: columns of a
+    framed image; height: its rows where filters begin. bias: may be None. BLOCKS: of filters, pixels and channels, which divide
+    CHANNELS.
     """
     images, count, pixels = sk.dynamic("images"), sk.dynamic("count"), sk.dynamic("pixels")
     (high, wide), (by, across) = KERNEL, DILATION
@@ -167,7 +169,8 @@ def conv2d_of_rows_kernel(
         def parts(number: Any) -> Any:
             place, part = number // parts_of_channels, number % parts_of_channels
             ahead = place // wide * by * pitch + place % wide * across
-            return filters.tile((first, number * K), (M, K)), rows.tile((pixel + ahead, part * K), (N, K))
+            begun = rows[ahead::STRIDE]
+            return filters.tile((first, number * K), (M, K)), begun.tile((pixel, part * K), (N, K))
 
         total = sk.zeros((M, N), sk.float32)
         for weights, covered in sk.staged(range(high * wide * parts_of_channels), parts, stages=max(stages, 2)):
@@ -184,10 +187,13 @@ def conv2d_of_rows_kernel(
     return conv2d_of_rows
 
 
-def _by_rows(x: Any, filters: Any, bias: Any, out: Any, padding: Pair, dilation: Pair, precision: str) -> None:
-    """Write a convolution of stride 1 to out, (images, filters, rows, columns) without gaps."""
+def _by_rows(
+    x: Any, filters: Any, bias: Any, out: Any, stride: int, padding: Pair, dilation: Pair, precision: str
+) -> None:
+    """Write a convolution of one stride for rows and columns to out, (images, filters, rows, columns) without gaps."""
     dtype, (images, channels, *plane), (count, _, *kernel_size) = dtype_of(x), x.shape, filters.shape
     height, pitch = (size + 2 * frame for size, frame in zip(plane, padding))
+    height = sk.cdiv(height, stride) * stride  # so that each image begins where a filter does
     area, blocks = math.prod(kernel_size), blocks_for_pixels(dtype, channels, count)
     depth = sk.cdiv(channels, blocks.depth) * blocks.depth
     rows, of_filters = empty(x, (images, height * pitch, depth), dtype), empty(x, (count, area * depth), dtype)
@@ -195,10 +201,12 @@ def _by_rows(x: Any, filters: Any, bias: Any, out: Any, padding: Pair, dilation:
     tile = min(1024, power_of_two(area * depth))
     filters = filters.reshape((count, channels, area))
     filter_rows_kernel(dtype, area, depth, tile)[count, sk.cdiv(area * depth, tile)](filters, of_filters)
-    kernel = conv2d_of_rows_kernel(dtype, tuple(kernel_size), dilation, depth, blocks, precision)
-    grid = sk.cdiv(count, blocks.rows), sk.cdiv(images * height * pitch, blocks.columns)
+    kernel = conv2d_of_rows_kernel(dtype, tuple(kernel_size), stride, dilation, depth, blocks, precision)
+    grid = sk.cdiv(count, blocks.rows), sk.cdiv(images * height // stride * pitch, blocks.columns)
     flat = out.reshape((images, count, out.shape[2] * out.shape[3]))
-    kernel[grid](rows.reshape((images * height * pitch, depth)), of_filters, bias, flat, pitch, height, out.shape[3])
+    kernel[grid](
+        rows.reshape((images * height * pitch, depth)), of_filters, bias, flat, pitch, height // stride, out.shape[3]
+    )
 
 
 def blocks_for_pixels(dtype: Dtype, channels: int, filters: int) -> Blocks:
@@ -219,7 +227,7 @@ def conv2d(
     x: (images, channels, rows, columns). filters: (filters, channels, high, wide), without gaps. bias: a number for each filter.
     All of one dtype, float32, float16 or bfloat16; sums are float32, rounded once. stride, padding, dilation: an int, or one for
     rows and one for columns. Beyond an image are zeros. A filter larger than the padded image is refused. precision: of float32
-    on a GPU, as in `sk.dot`: "ieee", "tf32" or "tf32x3". For a stride of 1 a GPU makes copies of x and the filters.
+    on a GPU, as in `sk.dot`: "ieee", "tf32" or "tf32x3". Where both strides are one, a GPU makes copies of x and the filters.
     """
     dtype = float_dtype_of(x)
     known = PRECISIONS if dtype is sk.float32 else PRECISIONS[:1]
@@ -242,8 +250,8 @@ def conv2d(
     out = empty(x, shape, dtype) if out is None else checked_out(out, apart=(x, filters))
     require_packed(out)
     framed = shapes[0][2] + 2 * pads[0], shapes[0][3] + 2 * pads[1]
-    if steps == (1, 1) and not is_on_cpu(x) and shape[0] * math.prod(framed) < MOST_PIXELS:
-        _by_rows(x, filters, bias, out, pads, gaps, precision)
+    if steps[0] == steps[1] and not is_on_cpu(x) and shape[0] * math.prod(framed) * steps[0] < MOST_PIXELS:
+        _by_rows(x, filters, bias, out, steps[0], pads, gaps, precision)
         return out
     flat = out.reshape((*shape[:2], sizes[0] * sizes[1]))
     rows = filters.reshape((shape[1], math.prod(shapes[1][1:])))

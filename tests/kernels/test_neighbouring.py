@@ -54,7 +54,7 @@ class Convolution:
     def __init__(self, draw, strides=(1, (2, 1))):
         pair = lambda low, high: (draw(st.integers(low, high)), draw(st.integers(low, high)))  # noqa: E731
         self.kernel, self.stride, self.padding, self.dilation = draw(
-            st.sampled_from([((3, 3), 1, 1, 1), ((1, 1), 1, 0, 1), ((2, 3), strides[-1], (0, 2), (1, 2))])
+            st.sampled_from([((3, 3), strides[0], 1, 1), ((1, 1), 1, 0, 1), ((2, 3), strides[-1], (0, 2), (1, 2))])
         )
         self.images, self.channels, self.filters = (
             draw(st.integers(1, 2)),
@@ -89,7 +89,7 @@ def test_convolutions_by_rows_as_on_a_gpu(place, dtype, data):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(convolving, "is_on_cpu", lambda array: False)
         patched.setattr(convolving, "blocks_for_pixels", lambda *_: Blocks(16, 16, 16, 32, 2))
-        check_convolution(place, dtype, data.draw(st.builds(lambda d: Convolution(d.draw, [1]), st.just(data))))
+        check_convolution(place, dtype, data.draw(st.builds(lambda d: Convolution(d.draw, (3, 2)), st.just(data))))
 
 
 def check_convolution(place, dtype, given_):
