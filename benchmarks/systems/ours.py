@@ -103,13 +103,15 @@ def _other_spellings(arrays: Arrays, names: dict[str, Any]) -> Iterator[tuple[st
         own_grid(*arrays.items[:2])
         take2_constexpr[1, SIZE](*arrays.items[:2], SIZE)
     entries = take2_entries.specialize()
+    kept = entries[1, SIZE]
     for limit in (SIZE, SIZE, SIZE - 1, SIZE - 1):
         entries[1, SIZE](*arrays.items[:2], limit)
-    more = {**names, "own_grid": own_grid, "j": take2_constexpr, "entries": entries[1, SIZE]}
+    more = {**names, "own_grid": own_grid, "j": take2_constexpr, "entries": entries[1, SIZE], "kept": kept}
     yield "k[grid, block](x, y)", f"k[1, {SIZE}](x0, x1)", more
     yield "its own grid", "own_grid(x0, x1)", more
     yield "the quick one of two entries", f"entries(x0, x1, {SIZE})", more
     yield "the general one of two entries", f"entries(x0, x1, {SIZE - 1})", more
+    yield "brackets kept from before the first call", f"kept(x0, x1, {SIZE})", more
     yield "constexpr at the call", f"j[1, {SIZE}](x0, x1, {SIZE})", more
 
 
