@@ -359,7 +359,8 @@ def _handle_signals(r: Routine, safepoint: Reg) -> Reg:
         safepoint.field("thread"),
         r.variable(r.number(0, int32)),
     )
-    with r.if_then(process.is_set()):
+    may_raise = safepoint.field("raised", int64) == 0  # no handler runs while an exception is set
+    with r.if_then(process.is_set() & may_raise):
         now, looked = _now(r), safepoint.field("looked", int64)
         with r.if_then(now - looked > _SIGNALS_EVERY_NS):
             safepoint.address_of("looked").store(now)
