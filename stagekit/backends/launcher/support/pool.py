@@ -53,7 +53,7 @@ _SIGSET_BYTES = 128
 _OPEN, _IS_AWAITED = 1 << 30, 1 << 29  # bits of a job's state; below them the number of helpers
 _FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine(), 0)  # the number of the system call
 _WAIT, _WAKE = 128, 129  # futex operations, private to the process
-_EVERYBODY, _WOKEN = 0x7FFFFFFF, 2  # threads that a call wakes
+_EVERYBODY, _WOKEN = 0x7FFFFFFF, 4  # threads that a call wakes
 
 
 # A launch -----------------------------------------------------------------------------------------------------------
