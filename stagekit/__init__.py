@@ -143,10 +143,12 @@ from stagekit.runtime.array_list import ArrayList
 from stagekit.runtime.errors import ArgumentError, BarrierError, KernelAssertionError, LaunchError
 
 if _TYPE_CHECKING:
+    from stagekit.exporting import export
     from stagekit.tuning import autotune, bench
 
 __version__ = "0.1.0"
-_LATER = {"autotune": "stagekit.tuning", "bench": "stagekit.tuning"}  # imported when they are first asked for
+# imported when they are first asked for
+_LATER = {"autotune": "stagekit.tuning", "bench": "stagekit.tuning", "export": "stagekit.exporting"}
 
 globals().update({dtype.name: dtype for dtype in _ELEMENT_DTYPES}, **_public_in("stagekit"))
 del _ELEMENT_DTYPES, _public_in

@@ -25,7 +25,7 @@ from tools.stubs import stubs
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = "\n".join(
     (DOCS / name).read_text(encoding="utf-8")
-    for name in ("language.md", "intrinsics.md", "testing.md", "debugging.md", "tuning.md")
+    for name in ("language.md", "intrinsics.md", "testing.md", "debugging.md", "tuning.md", "export.md")
 )
 
 

@@ -58,7 +58,7 @@ class BoundKernel(ForwardingKernel):
         return f"{self._kernel!r} on {self.target}"
 
 
-def _specialization_of(kernel: Any, asked_by: str) -> Specialization:
+def specialization_of(kernel: Any, asked_by: str) -> Specialization:
     """Return the specialisation that an object with brackets stands for. asked_by: a function, for the error."""
     kind = type(kernel)  # `isinstance` would ask the object
     if issubclass(kind, JitFunction):
@@ -77,7 +77,7 @@ def compile(kernel: Any, target: str | None = None) -> Any:
 
     Where argument types, or on cpu the block, are not known yet, the first call compiles.
     """
-    found = _specialization_of(kernel, "compile")
+    found = specialization_of(kernel, "compile")
     if target is not None:
         check_target(target)
     if found.has_known_types and (target == "cuda" or (target == "cpu" and found.fixed_block)):
@@ -102,7 +102,7 @@ def compile_all(
     if isinstance(kernels, str) or not isinstance(kernels, Iterable):
         hint = "give a list of kernels, such as `[k.specialize(BLOCK=b) for b in (64, 128)]`"
         raise SpecializeError(NotAFunction("compile_all", describe(kernels), hint))
-    wanted = [_specialization_of(kernel, "compile_all") for kernel in kernels]
+    wanted = [specialization_of(kernel, "compile_all") for kernel in kernels]
     present = driver.capability_if_present()
     where = target or ("cuda" if present else "cpu")
     capability = present if where == "cuda" else None
