@@ -19,6 +19,9 @@ from stagekit.kernels.host import (
 from stagekit.kernels.matrices import CPU_BLOCKS, Blocks, block_of, blocks_for, cpu_blocks_for
 from stagekit.kernels.sharing import checked_out
 
+SMALL_GROUPS = 64  # rows of a group, on average, for which a block has no more
+FOR_SMALL = Blocks(64, 128, 64, 128, 3)
+
 
 @sk.inline
 def product_of(a: Any, b: Any, row: Any, column: Any, BLOCKS: Blocks) -> Any:
@@ -138,7 +141,8 @@ def grouped_matmul(a: Any, b: Any, ends: Any, *, out: Any = None) -> Any:
     require(dtype_of(ends) is sk.int32, f"ends is of {dtype_of(ends).name}: convert it to int32")
     rows, (groups, _, columns) = shapes[0][0], shapes[1]
     out = empty(a, (rows, columns), dtype) if out is None else checked_out(out, apart=(a, b, ends))
-    blocks = CPU_BLOCKS if is_on_cpu(a) else blocks_for(dtype, "ieee", rows, columns)
+    is_small = dtype.itemsize == 2 and rows <= SMALL_GROUPS * groups
+    blocks = CPU_BLOCKS if is_on_cpu(a) else FOR_SMALL if is_small else blocks_for(dtype, "ieee", rows, columns)
     kernel = grouped_matmul_kernel(dtype, power_of_two(groups), blocks)
     kernel[sk.cdiv(rows, blocks.rows) + groups, sk.cdiv(columns, blocks.columns)](a, b, ends, out)
     return out

@@ -212,7 +212,7 @@ def _by_rows(
 def blocks_for_pixels(dtype: Dtype, channels: int, filters: int) -> Blocks:
     """Return what a program multiplies at once: filters, pixels, and channels of one place of the filters."""
     depth = min(max(power_of_two(channels), _LEAST_DEPTH), 32 if dtype.itemsize == 4 else 64)
-    return Blocks(64 if filters <= 64 else 128, 128, depth, 128, 3)
+    return Blocks(64 if filters <= 64 else 128, 64, depth, 128, 3)
 
 
 # -- both -------------------------------------------------------------------------------------------------------------------

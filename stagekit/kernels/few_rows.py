@@ -48,12 +48,17 @@ def multiply(x: Any, weight: Any, scales: Any, zeros: Any, out: Any, group: int)
 
 def as_words(array: Any) -> Any:
     """Return a view of an array as int32, whose last axis has several elements in each; None where there is none."""
-    place = footprint_of(array)
-    if place is None or not is_packed(array) or place.start % 4 or place.shape[-1] * place.itemsize % 4:
+    if not is_packed(array):
         return None
-    return array.view(sys.modules["torch"].int32 if hasattr(array, "data_ptr") else sk.int32.numpy)
+    if hasattr(array, "data_ptr"):  # torch
+        is_whole = array.data_ptr() % 4 == array.shape[-1] * array.element_size() % 4 == 0
+        return array.view(sys.modules["torch"].int32) if is_whole else None
+    place = footprint_of(array)
+    is_whole = place is not None and place.start % 4 == place.shape[-1] * place.itemsize % 4 == 0
+    return array.view(sk.int32.numpy) if is_whole else None
 
 
+@functools.cache
 def words_of_a_lane(weight_dtype: Dtype, group: int) -> int:
     """Return how many words of a row a lane takes at once, so that the four lanes of a row stay in a group; 0 where none does."""
     return next((count for count in (4, 2, 1) if group % (4 * count * _per_word(weight_dtype)) == 0), 0)

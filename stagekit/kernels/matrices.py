@@ -226,13 +226,13 @@ def cpu_blocks_for(rows: int, columns: int) -> Blocks:
 
 
 @factory
-def transpose_kernel(dtype: Dtype, SIDE: int) -> sk.JitFunction:
+def transpose_kernel(dtype: Dtype, SIDE: int, THREADS: int = 256) -> sk.JitFunction:
     """Return the kernel `k[blocks of rows, blocks of columns](x, out)`, which turns squares of SIDE by SIDE."""
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     X = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, (None, 1))]
     Out = Annotated[sk.Array, sk.Tensor((columns, rows), dtype, (None, 1))]
 
-    @sk.jit(threads=256)
+    @sk.jit(threads=THREADS)
     def transpose(x: X, out: Out) -> None:
         row, column = sk.program_id(0) * SIDE, sk.program_id(1) * SIDE
         turned = sk.load(x.tile((row, column), (SIDE, SIDE))).T
@@ -245,6 +245,9 @@ def transpose(x: Any, *, out: Any = None) -> Any:
     """Return a matrix with its axes exchanged, as an array of its own: any dtype; its rows, and those of out, may be apart."""
     require(is_array(x) and len(x.shape) == 2, "a matrix is needed, got {!r}", x)
     out = empty(x, (x.shape[1], x.shape[0]), dtype_of(x)) if out is None else checked_out(out, apart=(x,))
-    side = 64 if dtype_of(x).itemsize > 1 else 128  # rows of at least 128 bytes
-    transpose_kernel(dtype_of(x), side)[sk.cdiv(x.shape[0], side), sk.cdiv(x.shape[1], side)](x, out)
+    size = dtype_of(x).itemsize
+    side = 64 if size > 1 else 128  # rows of at least 128 bytes
+    is_wide = size <= 2 and x.shape[0] % 8 == x.shape[1] % 8 == 0  # few vectors, where 512 threads were slower
+    threads = 256 if is_wide or is_on_cpu(x) else 512
+    transpose_kernel(dtype_of(x), side, threads)[sk.cdiv(x.shape[0], side), sk.cdiv(x.shape[1], side)](x, out)
     return out

@@ -128,19 +128,18 @@ def quantized_linear(x: Any, weight: Any, scales: Any, zeros: Any = None, *, out
     """
     dtype, weight_dtype = float_dtype_of(x), dtype_of(weight)
     is_packed = weight_dtype is sk.uint8
-    known = ", ".join(each.name for each in LARGEST)
-    require(
-        is_packed or weight_dtype in LARGEST, f"the weight is of {weight_dtype.name}: give uint8, of 4 bits, or {known}"
-    )
+    if not is_packed and weight_dtype not in LARGEST:
+        known = ", ".join(each.name for each in LARGEST)
+        require(False, f"the weight is of {weight_dtype.name}: give uint8, of 4 bits, or {known}")
     require(zeros is None or is_packed, "zeros are of weights of 4 bits")
-    require(len(weight.shape) == 2, f"the weight has shape {tuple(weight.shape)}: give a matrix")
+    require(len(weight.shape) == 2, "the weight has shape {}: give a matrix", tuple(weight.shape))
     read = (scales,) if zeros is None else (scales, zeros)
     require_array(*read)
     rows, outputs, inputs = as_rows(x), weight.shape[0], weight.shape[1] * (2 if is_packed else 1)
-    require(rows.shape[1] == inputs, f"x has {rows.shape[1]} inputs, and the weight has {inputs}")
+    require(rows.shape[1] == inputs, "x has {} inputs, and the weight has {}", rows.shape[1], inputs)
     group = _group(inputs, outputs, scales)
     fits = zeros is None or (tuple(zeros.shape) == tuple(scales.shape) and dtype_of(zeros) is sk.uint8)
-    require(fits, f"zeros are uint8, of the shape of the scales, {tuple(scales.shape)}")
+    require(fits, "zeros are uint8, of the shape of the scales, {}", tuple(scales.shape))
     out = empty(x, (*x.shape[:-1], outputs), dtype) if out is None else checked_out(out, apart=(x, weight, *read))
     if few_rows.multiply(rows, weight, scales, zeros, as_rows(out), group):
         return out
@@ -157,6 +156,6 @@ def _group(inputs: int, outputs: int, scales: Any) -> int:
     """Return how many neighbours share a scale."""
     shape: tuple[int, ...] = tuple(scales.shape)
     fits = len(shape) == 2 and shape[0] == outputs and shape[1] > 0 and inputs % (16 * shape[1]) == 0
-    wanted = f"({outputs}, groups), of groups of a multiple of 16 of {inputs} inputs"
-    require(fits, f"scales of shape {shape}: give {wanted}")
+    wanted = "scales of shape {}: give ({}, groups), of groups of a multiple of 16 of {} inputs"
+    require(fits, wanted, shape, outputs, inputs)
     return max(inputs // shape[1], 16)  # without inputs too, whose sums are 0
