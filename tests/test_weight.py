@@ -22,7 +22,7 @@ BUDGETS = {  # rounded up to the next 50
     "intrinsics": 3_650,
     "ir": 3_700,
     "jit": 3_300,
-    "kernels": 3_900,
+    "kernels": 3_950,
     "layouts": 500,
     "lib": 6_650,
     "passes": 1_600,
