@@ -175,10 +175,13 @@ class CpuKernel(Kernel):
         return native_process.has_functions()
 
     def _begin_apart(self, slots: int, grid: int, blocks: int, scratch_bytes: int) -> tuple[int, int]:
-        """Do `_begin`; where there are safepoints in a thread of Python, so that this one handles signals meanwhile."""
+        """Do `_begin`; where there are safepoints in a thread of Python, so that the main one handles signals meanwhile."""
         if not self.artifact.has_safepoints:
             return self._begin(slots, grid, blocks, scratch_bytes, 0)
         found, unused, safepoints = list[tuple[int, int]](), ctypes.c_uint64(), Safepoints(1)
+        main = threading.main_thread()
+        if threading.current_thread() is not main or not main.is_alive():  # at exit no thread can be started
+            return self._begin(slots, grid, blocks, scratch_bytes, safepoints.add())
 
         def run(_: int) -> int:
             found.append(self._begin(slots, grid, blocks, scratch_bytes, safepoints.add()))

@@ -5,6 +5,8 @@ signal that raises ends every loop.
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -194,6 +196,32 @@ def test_another_thread_of_python_may_end_the_wait():
     threading.Timer(0.05, lambda: flags.fill(1)).start()
 
     for_another_warp[1, 64](flags, out)
+
+
+AT_EXIT = """
+import atexit
+import numpy as np
+import stagekit as sk
+
+
+@sk.jit
+def halve(x):
+    while x[0] > 1:
+        x[0] //= 2
+
+
+x = np.full(1, 1000)
+atexit.register(lambda: print(x))
+atexit.register(lambda: halve[1, 1](x))
+"""
+
+
+def test_a_first_launch_at_exit_has_no_need_of_a_thread(tmp_path):
+    (tmp_path / "program.py").write_text(AT_EXIT)
+
+    done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (done.stdout, done.stderr) == ("[1]\n", "")
 
 
 # -- which loops wait, and which have safepoints ----------------------------------------------------------------------
