@@ -35,7 +35,7 @@ GROUND = (
 )
 ROOMS = ("ir", "intrinsics", "frontend", "passes", "cache", "backends", "runtime", "jit")  # each sees those before it
 SEES_GROUND_ONLY = {"cache", "runtime"}  # an Artifact is all they know of a kernel
-SEES_EVERYTHING = {"__init__", "__main__", "cuda", "layouts", "testing", "torch", "exporting", "tuning"}
+SEES_EVERYTHING = {"__init__", "__main__", "cuda", "layouts", "testing", "torch", "commands", "exporting", "tuning"}
 SEES_PUBLIC_NAMES = {"lib", "kernels"}
 
 LIBRARY_ROOMS = {  # third party: where it may be imported
@@ -55,6 +55,7 @@ LIBRARY_ROOMS = {  # third party: where it may be imported
         "jit",
         "tuning",
         "layouts",
+        "commands",
     },
     "ml_dtypes": {"dtypes", "ir", "intrinsics", "cache", "backends", "runtime", "testing"},
     "hypothesis": {"testing"},
