@@ -210,9 +210,13 @@ def _by_rows(
 
 
 def blocks_for_pixels(dtype: Dtype, channels: int, filters: int) -> Blocks:
-    """Return what a program multiplies at once: filters, pixels, and channels of one place of the filters."""
-    depth = min(max(power_of_two(channels), _LEAST_DEPTH), 32 if dtype.itemsize == 4 else 64)
-    return Blocks(64 if filters <= 64 else 128, 64, depth, 128, 3)
+    """Return what a program multiplies at once: filters, pixels, and channels of one place of the filters.
+
+    Measured on an H200: of float32 more pixels than filters were quicker, of 16 bits more filters.
+    """
+    is_wide = dtype.itemsize == 4
+    depth = min(max(power_of_two(channels), _LEAST_DEPTH), 32 if is_wide else 64)
+    return Blocks(64 if is_wide or filters <= 64 else 128, 128 if is_wide else 64, depth, 128, 3)
 
 
 # -- both -------------------------------------------------------------------------------------------------------------------
