@@ -19,7 +19,7 @@ from stagekit.frontend.evaluation import Site, evaluate, user_method
 from stagekit.frontend.iteration import forget_position, thunks_of
 from stagekit.frontend.journal import MISSING, Location
 from stagekit.frontend.loops import CarriedLocations, LeafType, settle
-from stagekit.frontend.source import all_nodes, remembered
+from stagekit.frontend.source import all_nodes, names_of, remembered
 from stagekit.frontend.statements import RUNNERS, define_partials, exit_taken, join_exits, may_exit, nested, run_body
 from stagekit.frontend.tracer import BROKEN, CONTINUED, RETURN, Frame, LoopFlags, Thunk
 from stagekit.frontend.values import Number, Partial, StagedRange, StaticRange
@@ -412,10 +412,15 @@ def _read_after(frame: Frame, node: ast.For | ast.While) -> set[Any]:
 
 @remembered
 def _read_outside(loop: ast.For | ast.While, frame: Frame) -> frozenset[str]:
-    """Return the names read in the function but outside of the loop's body: its range counts."""
-    inside = {id(n) for statement in loop.body for n in all_nodes(statement)}
-    names = (n for n in all_nodes(frame.source.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
-    return frozenset(n.id for n in names if id(n) not in inside)
+    """Return the names read in the function but outside of the loop's body: its range counts, another function's own do not."""
+    every = all_nodes(frame.source.node)
+    left_out = {id(n) for statement in loop.body for n in all_nodes(statement)}
+    for scope in every[1:]:
+        if isinstance(scope, ast.FunctionDef | ast.Lambda):
+            body, own = scope.body if isinstance(scope.body, list) else [scope.body], names_of(scope).local
+            left_out |= {id(n) for part in body for n in all_nodes(part) if isinstance(n, ast.Name) and n.id in own}
+    names = (n for n in every if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    return frozenset(n.id for n in names if id(n) not in left_out)
 
 
 RUNNERS.update({ast.For: trace_for, ast.While: trace_while})

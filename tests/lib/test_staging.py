@@ -96,6 +96,29 @@ def repeated(x, factors, out, TIMES: sk.constexpr):
         sk.store(out.tile((i, 0), (1, 64)), total[None, :])
 
 
+@sk.jit(threads=32)
+def summed_by_names(rows: sk.Tensor((None, 16), sk.float32, (16, 1)), out):
+    """Three squares. The function has a variable of the name that the loop has: it is another one."""
+
+    def part(number):
+        square = number * 16
+        return rows.tile((square, 0), (16, 16))
+
+    total = sk.zeros((16, 16), sk.float32)
+    for square in sk.staged(range(3), part, stages=2):
+        total += square
+    sk.store(out.tile((0, 0), (16, 16)), total)
+
+
+@each_place
+def test_a_variable_of_the_function_that_loads_is_not_that_of_the_loop(place) -> None:
+    rows = np.arange(48 * 16, dtype=np.float32).reshape(48, 16)
+
+    _, out = run(place, summed_by_names, (1,), [rows, np.zeros((16, 16), np.float32)])
+
+    np.testing.assert_array_equal(out, rows.reshape(3, 16, 16).sum(axis=0))
+
+
 @each_place
 def test_a_staged_loop_in_a_loop(place) -> None:
     x, factors = np.arange(37 * 64, dtype=np.float32).reshape(37, 64), np.arange(37, dtype=np.float32) % 5
