@@ -55,6 +55,7 @@ LIBRARY_ROOMS = {  # third party: where it may be imported
         "jit",
         "tuning",
         "layouts",
+        "kernels",
         "commands",
     },
     "ml_dtypes": {"dtypes", "ir", "intrinsics", "cache", "backends", "runtime", "testing"},
