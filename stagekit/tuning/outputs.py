@@ -135,19 +135,27 @@ def _written(call: Bound) -> Iterator[tuple[str, Any]]:
             yield spec.name, value
 
 
-def differences(found: Mapping[str, Array], expected: Mapping[str, Array], tolerance: float | None) -> str:
-    """Say in which array outputs differ, and how; "" where they agree.
+class Expected:
+    """What the outputs should be, and how far they may be from it, which takes a while to find for large arrays.
 
     tolerance: relative, of floats, to each element and to the root of the mean square of all; None for that of the dtype.
     """
-    for name, array in expected.items():
-        actual = found[name]
-        if array.tobytes() == actual.tobytes():
-            continue
-        what = difference(actual, array.astype(actual.dtype).reshape(actual.shape), _allowed(array, tolerance))
-        if what is not None:
-            return f"`{name}`: {what}"
-    return ""
+
+    def __init__(self, arrays: Mapping[str, Array], tolerance: float | None) -> None:
+        self._arrays = arrays
+        self._allowed = {name: _allowed(array, tolerance) for name, array in arrays.items()}
+
+    def differences(self, found: Mapping[str, Array]) -> str:
+        """Say in which array outputs differ, and how; "" where they agree."""
+        for name, array in self._arrays.items():
+            actual = found[name]
+            wanted = array.astype(actual.dtype, copy=False).reshape(actual.shape)
+            if np.array_equal(wanted.view(np.uint8), actual.view(np.uint8)):
+                continue
+            what = difference(actual, wanted, self._allowed[name])
+            if what is not None:
+                return f"`{name}`: {what}"
+        return ""
 
 
 def _allowed(expected: Array, tolerance: float | None) -> Tolerance:

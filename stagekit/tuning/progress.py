@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from stagekit.diagnostics import shown, wrong_arguments
-from stagekit.extras import require_extra
-from stagekit.tuning.errors import TuningError
+from stagekit.extras import ExtraError, require_extra
 
 Tell = Callable[[], None]
 Progress = Callable[[str, int, int], Any]
@@ -53,7 +52,7 @@ def _tqdm(*, is_asked_for: bool) -> Any:
         return None
     try:
         return require_extra("a progress bar", "tqdm", "tune").tqdm
-    except TuningError:
+    except ExtraError:
         if is_asked_for:
             raise
         return None

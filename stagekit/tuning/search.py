@@ -26,7 +26,7 @@ from stagekit.testing.launching import Array
 from stagekit.tuning.candidates import Bound, Candidate, Job, bind, compile_jobs, job_of
 from stagekit.tuning.clocks import Call, CallClock, EventClock, WallClock, time_in_turns
 from stagekit.tuning.errors import NoCandidate, TuningError
-from stagekit.tuning.outputs import SavedArray, SavedOutputs, differences, save
+from stagekit.tuning.outputs import Expected, SavedArray, SavedOutputs, save
 from stagekit.tuning.progress import Stages
 from stagekit.tuning.results import Outcome, Trial
 from stagekit.tuning.space import refuse
@@ -97,7 +97,7 @@ class Search:
         self._options, self._stages = options, stages
         self._states: dict[Candidate, _Attempt] = {}
         self._outputs: SavedOutputs | None = None
-        self._expected: dict[str, Array] | None = None
+        self._expected: Expected | None = None
         self._clock: CallClock | None = None
 
     def run(self, candidates: Sequence[Candidate], space: Any) -> tuple[Candidate, list[Trial], str]:
@@ -210,7 +210,8 @@ class Search:
         if self._outputs is None:
             bounds = [state.bound for state in states if state.bound is not None]
             self._outputs = save(self._name, bounds, self.clock)
-            self._expected = self._expected_outputs(self._outputs)
+            arrays = self._expected_outputs(self._outputs)
+            self._expected = None if arrays is None else Expected(arrays, self._tolerance)
         with self._stages.stage("check", len(states)) as tell, self.clock.ready():
             for state in states:
                 self._check_one(state, self._outputs)
@@ -228,8 +229,8 @@ class Search:
             state.leave_out("refused", error)
             return
         if self._expected is None:
-            self._expected = found
-        what = differences(found, self._expected, self._tolerance)
+            self._expected = Expected(found, self._tolerance)
+        what = self._expected.differences(found)
         if what:
             state.leave_out("wrong", what)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -286,6 +287,15 @@ def test_it_decorates_a_kernel(x: np.ndarray) -> None:
     kernel(x)
     assert np.array_equal(x, np.ones(10))
     assert ("Doubles.", "<stagekit tuned kernel, 1 candidates>") == (kernel.__doc__, repr(kernel))
+
+
+def test_a_terminal_without_tqdm_has_no_bar(monkeypatch: pytest.MonkeyPatch, x: np.ndarray) -> None:
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+
+    assert "timed" == sk.autotune(add_one, {"BLOCK": (32,)}).tune.using(rounds=1)(x).trials[0].outcome
+    with pytest.raises(sk.StagekitError, match="EXTRA_MISSING"):
+        sk.autotune(add_one, {"BLOCK": (32,)}).tune.using(progress=True)
 
 
 def test_optuna_chooses_what_to_try(x: np.ndarray) -> None:
