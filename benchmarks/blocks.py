@@ -30,13 +30,13 @@ from systems import is_installed
 import stagekit as sk
 from stagekit.kernels import losses, normalizing, pointwise
 from stagekit.kernels.host import dtype_of, tile_for
+from stagekit.tuning.clocks import clock_for, time_in_turns
 
 SHAPES = ((32_768, 1024), (16_384, 4096), (8192, 8192), (4096, 32_768), (8191, 8190))
 QUICK_SHAPES = SHAPES[::2]
 WARPS = (1, 2, 4, 8, 16)
 TUNING_ROUNDS = 5
 ARRAYS_MOVED = {"add": 3, "softmax": 2, "rmsnorm": 2, "layernorm": 2, "cross-entropy": 2}
-CLEARED_BYTES = 256 << 20  # more than twice the L2 cache of an H200
 
 Launch = Callable[[], Any]
 Case = tuple[str, tuple[int, int], str]
@@ -133,23 +133,7 @@ def require_equal(kernel: str, data: Data, launches: Mapping[str, Launch]) -> No
 
 def measure(launches: Mapping[str, Launch], rounds: int) -> Times:
     """Time each launch once a round, in turns, from an L2 cache that holds nothing of it."""
-    import torch
-
-    cleared = torch.empty(CLEARED_BYTES, dtype=torch.int8, device="cuda")
-    names = list(launches)
-    events = {
-        name: [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(rounds)] for name in names
-    }
-    for number in range(rounds):
-        shift = number % len(names)
-        for name in (*names[shift:], *names[:shift]):
-            begin, end = events[name][number]
-            cleared.zero_()
-            begin.record()
-            launches[name]()
-            end.record()
-        torch.cuda.synchronize()
-    return {name: [begin.elapsed_time(end) / 1e3 for begin, end in pairs] for name, pairs in events.items()}
+    return time_in_turns(launches, clock_for("cuda"), rounds)
 
 
 def best_warps(kernel: str, data: Data) -> int:
