@@ -33,7 +33,17 @@ GROUND = (
     "recursion",
     "limits",
 )
-ROOMS = ("ir", "intrinsics", "frontend", "passes", "cache", "backends", "runtime", "jit")  # each sees those before it
+ROOMS = (
+    "ir",
+    "intrinsics",
+    "frontend",
+    "passes",
+    "cache",
+    "backends",
+    "runtime",
+    "viewing",
+    "jit",
+)  # each sees those before it
 SEES_GROUND_ONLY = {"cache", "runtime"}  # an Artifact is all they know of a kernel
 SEES_EVERYTHING = {"__init__", "__main__", "cuda", "layouts", "testing", "torch", "commands", "exporting", "tuning"}
 SEES_PUBLIC_NAMES = {"lib", "kernels"}

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from stagekit.artifact import Artifact, Style
@@ -382,11 +384,20 @@ class Launchable(ABC):
         with importing:
             from stagekit.backends.ptxas import report
 
+        return report(self.ptx, self._shown().notes())
+
+    @hide_frames
+    def view(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write one HTML page with the source, IR, LLVM, PTX and SASS side by side, and return its path.
+
+        path: left out, the kernel's name in the current folder. The line under the pointer is marked in every pane.
+        """
+        with importing:
+            from stagekit.viewing import write_page
+
         variant = self._shown()
-        return report(
-            self.ptx,
-            (*variant.traced.widened, *variant.float64_text(), *variant.traced.waits, *variant.launches_text()),
-        )
+        to = Path(f"{self.__name__}.html" if path is None else path)
+        return write_page(to, self.name, self.function, variant.traced, variant.with_lines(), variant.notes())
 
 
 class ForwardingKernel(Launchable):

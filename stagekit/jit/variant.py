@@ -134,6 +134,10 @@ class Variant:
         texts = {True: "float64 arithmetic, of integers", False: "float64 arithmetic"}
         return [f"line {line}: {texts[makes]}" for line, makes in sorted(found.items())]
 
+    def notes(self) -> tuple[str, ...]:
+        """Return what a report says besides the numbers: of dtypes, barriers and entries, in words."""
+        return (*self.traced.widened, *self.float64_text(), *self.traced.waits, *self.launches_text())
+
     def member(self, kernel: Kernel) -> Member | None:
         """Return which entry of several a kernel of this variant is, for native launchers; None for the only one."""
         signature, artifact = (self.quick or self).traced.signature, kernel.artifact
@@ -193,6 +197,14 @@ class Variant:
             check_block(self.name, self.traced.block, block)
         axes = self.traced.block or block or (1, 1, 1)
         return self._artifact_for("cpu", axes, lambda: compilation.cpu_artifact(self.traced, axes))
+
+    def with_lines(self) -> Artifact:
+        """Compile for cuda with the lines of the source, as `lineinfo=True` does, for whoever looks at it."""
+        function = self.traced.function
+        attributes = tuple({**dict(function.attributes), "lineinfo": True}.items())
+        traced = dataclasses.replace(self.traced, function=dataclasses.replace(function, attributes=attributes))
+        capability = driver.capability_if_present() or compilation.DEFAULT_CAPABILITY
+        return self._named(self.explained()(compilation.cuda_artifact)(traced, capability))
 
     def _artifact_for(self, target: str, made_for: tuple[int, ...], make: Callable[[], Artifact]) -> Artifact:
         def make_noted() -> Artifact:
