@@ -203,8 +203,8 @@ def sort(tile: Any, descending: Any = ...) -> Any:
     'Return the elements of a tile in ascending order, or in descending one; up to 16,384 of them.\n\nNaNs are larger than all numbers. Each has the same bits afterwards.'
 def split(tile: Any) -> Any:
     "Return `x[..., 0]` and `x[..., 1]` of a tile whose last axis has extent 2. It is Triton's `split`."
-def staged(numbers: Any, loads: Any, stages: Any = ...) -> Any:
-    'Return what a `for` goes through to get the tiles of each number of a range, of which the next ones are read meanwhile.\n\nnumbers: a `range` whose step is known at compile time and positive. loads: a function from a number to a part of an array,\n`A.tile(...)`, or to a tuple of them; the loop gets a tile for each. stages: how many rounds have memory of the block, 2 to\n16. A loop must not write to the arrays that it reads so: launches whose arrays overlap run code that does not read ahead.'
+def staged(numbers: Any, loads: Any, stages: Any = ..., whole: Any = ...) -> Any:
+    'Return what a `for` goes through to get the tiles of each number of a range, of which the next ones are read meanwhile.\n\nnumbers: a `range` whose step is known at compile time and positive. loads: a function from a number to a part of an array,\n`A.tile(...)`, or to a tuple of them; the loop gets a tile for each. stages: how many rounds have memory of the block, 2 to\n16. A loop must not write to the arrays that it reads so: launches whose arrays overlap run code that does not read ahead.\nwhole: the arrays have all elements of the parts, as whoever calls knows, so that copies need no masks.'
 def tiled_partition(size: Any) -> Any:
     "Return this lane's group where a warp is cut into groups of `size` neighbours: 1, 2, 4, 8, 16 or 32, known at compile time.\n\nIn a block whose threads do not fill its last warp, lanes of the last group may be missing."
 def topk(tile: Any, k: Any, largest: Any = ...) -> Any:

@@ -34,7 +34,20 @@ def _number(wanted: str, kind: type[int | float], least: float, most: float) -> 
     return wanted, lambda text: form.fullmatch(text) is not None and least <= kind(text) <= most
 
 
-STAGES = ("trace", "records", "expand", "scalarize", "legalize", "fold", "cse", "dce", "sink", "llvm", "ptx")
+STAGES = (
+    "trace",
+    "prefetch",
+    "records",
+    "expand",
+    "scalarize",
+    "legalize",
+    "fold",
+    "cse",
+    "dce",
+    "sink",
+    "llvm",
+    "ptx",
+)
 """What can be looked at while a kernel is compiled: the trace, every pass, and what a backend makes of it."""
 
 _ANYTHING: Rule = ("any text", lambda text: True)

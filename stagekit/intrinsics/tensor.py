@@ -321,13 +321,12 @@ def _copied_late(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Va
 
 
 def _cp_async(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
-    """Copy with the size that is read, 0 where there is nothing: what is left of the size that is written becomes zeros."""
+    """Copy, or write zeros where the source is to be ignored."""
     target, source, mask = args
     (size,) = params
-    read = b.select(mask, b.constant(size, dtypes.uint32), b.constant(0, dtypes.uint32))
     how = "cg.shared.global.L2::128B" if size == CHUNK_BYTES else "ca.shared.global"
     text = f"cp.async.{how} [$0], [$1], {size}, $2;"
-    return b.asm(text, "l,l,r", (target, source, read), (), has_side_effects=True, host=None)
+    return b.asm(text, "l,l,b", (target, source, b.not_(mask)), (), has_side_effects=True, host=None)
 
 
 def _async(text: str) -> Expand:

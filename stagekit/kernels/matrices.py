@@ -74,11 +74,12 @@ def matmul_kernel(
     kinds: tuple[Kind, ...],
     BLOCKS: tuple[int, ...],
     precision: str = "ieee",
+    WHOLE: bool = False,
 ) -> sk.JitFunction:
     """Return the kernel `k[blocks of rows, blocks of columns](a, b, out, *operands)`.
 
     strides: of a and of b, 1 for the axis along which elements lie side by side. epilogue: of the block of the product in the
-    dtype of its sums, and of the operands, whose dtypes and axes are `kinds`.
+    dtype of its sums, and of the operands, whose dtypes and axes are `kinds`. WHOLE: all blocks of a and b are whole.
     """
     m, n, k = sk.dynamic("m"), sk.dynamic("n"), sk.dynamic("k")
     M, N, K, threads, stages = Blocks(*BLOCKS)
@@ -105,7 +106,7 @@ def matmul_kernel(
 
         total = sk.zeros((M, N), sums)
         if stages > 1:
-            for x, y in sk.staged(range(0, k, K), parts, stages=stages):
+            for x, y in sk.staged(range(0, k, K), parts, stages=stages, whole=WHOLE):
                 total = sk.dot(x, y, total, precision=precision)
         else:
             x, y = [sk.load(part) for part in parts(0)]
@@ -161,7 +162,10 @@ def matmul(
         return out
     blocks = cpu_blocks_for(rows, columns) if is_on_cpu(a) else blocks_for(dtype, precision, rows, columns)
     finish = None if epilogue is None else settled(epilogue)
-    kernel = matmul_kernel(dtype, types[2], strides, finish, kinds, blocks, precision)
+    is_whole = (rows % blocks.rows, columns % blocks.columns, a.shape[1] % blocks.depth) == (0, 0, 0)
+    kernel = matmul_kernel(
+        dtype, types[2], strides, finish, kinds, blocks, precision, WHOLE=is_whole and not is_on_cpu(a)
+    )
     kernel[sk.cdiv(rows, blocks.rows), sk.cdiv(columns, blocks.columns)](a, b, out, *operands)
     return out
 

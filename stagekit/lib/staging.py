@@ -41,12 +41,13 @@ MOST_STAGES = 16
 
 
 @sk._kernel_only
-def staged(numbers: Any, loads: Callable[[Any], Any], stages: int = 3) -> Any:
+def staged(numbers: Any, loads: Callable[[Any], Any], stages: int = 3, whole: bool = False) -> Any:
     """Return what a `for` goes through to get the tiles of each number of a range, of which the next ones are read meanwhile.
 
     numbers: a `range` whose step is known at compile time and positive. loads: a function from a number to a part of an array,
     `A.tile(...)`, or to a tuple of them; the loop gets a tile for each. stages: how many rounds have memory of the block, 2 to
     16. A loop must not write to the arrays that it reads so: launches whose arrays overlap run code that does not read ahead.
+    whole: the arrays have all elements of the parts, as whoever calls knows, so that copies need no masks.
     """
     start, stop, step = sk._bounds(numbers)
     if not is_int(step) or step < 1:
@@ -62,18 +63,25 @@ def staged(numbers: Any, loads: Callable[[Any], Any], stages: int = 3) -> Any:
         return LoadingRounds(numbers, loads)
     wait(slots[0].layout.threads)  # in a loop, for what was read in its last round
     for stage in range(stages - 1):
-        _begin_round(slots, loads, start + stage * step, stop, stage)
-    return ReadingAhead(numbers, loads, slots, stages)
+        _begin_round(slots, loads, start + stage * step, stop, stage, whole)
+    return ReadingAhead(numbers, loads, slots, stages, whole)
 
 
-def _begin_round(slots: list[Any], loads: Callable[[Any], Any], number: Traced, stop: Traced, place: Traced) -> None:
-    """Begin the copies of a round, if there is one. Where all that it copies exists, nothing is masked."""
-    if number < stop:
+def _begin_round(
+    slots: list[Any], loads: Callable[[Any], Any], number: Traced, stop: Traced, place: Traced, whole: bool
+) -> None:
+    """Begin the copies of a round, if there is one. Where all that it copies exists, nothing is masked.
+
+    If that is known no branch asks for it: copies go on between products then, which `ptxas` keeps apart from branches.
+    """
+    if whole:
+        _begin(slots, _parts_of(loads, number), place, exists=number < stop, is_masked=False)
+    elif number < stop:
         parts = _parts_of(loads, number)
         if _are_whole(parts):
-            _begin(slots, parts, place, is_masked=False)
+            _begin(slots, parts, place, exists=True, is_masked=False)
         else:
-            _begin(slots, parts, place, is_masked=True)
+            _begin(slots, parts, place, exists=True, is_masked=True)
     sk.cuda.cp_async_commit()
 
 
@@ -146,11 +154,12 @@ def _copy(panels: list[Panel | None], parts: list[Part], *, is_masked: bool) -> 
 class ReadingAhead:
     """Rounds that begin the copies of later ones."""
 
-    def __init__(self, numbers: Any, loads: Callable[[Any], Any], slots: list[Any], stages: int) -> None:
+    def __init__(self, numbers: Any, loads: Callable[[Any], Any], slots: list[Any], stages: int, whole: bool) -> None:
         self.numbers = numbers
         self.loads = loads
         self.slots = slots
         self.stages = stages
+        self.whole = whole
         self.place = sk.int32(0)  # of the matrices of the present round
 
     def __stagekit_turn__(self, number: Traced) -> Any:
@@ -159,7 +168,7 @@ class ReadingAhead:
         sk.cuda.cp_async_wait(last - 1)
         wait(self.slots[0].layout.threads)
         into = sk.where(place == 0, last, place - 1)
-        _begin_round(self.slots, self.loads, sk._opaque(number + last * step), stop, into)
+        _begin_round(self.slots, self.loads, sk._opaque(number + last * step), stop, into, self.whole)
         self.place = sk.where(place == last, 0, place + 1)
         tiles = [slot.tile(place) for slot in self.slots]
         return tuple(tiles) if len(tiles) > 1 else tiles[0]
@@ -247,12 +256,12 @@ def _are_whole(parts: list[Part]) -> Any:
 
 
 @sk._direct
-def _begin(slots: list[StageMemory], parts: list[Part], place: Traced, *, is_masked: bool) -> None:
-    """Begin to copy parts to the matrices of this number."""
+def _begin(slots: list[StageMemory], parts: list[Part], place: Traced, *, exists: Any, is_masked: bool) -> None:
+    """Begin to copy parts to the matrices of this number. exists: whether there are any; else zeros are written."""
     for slot, part in zip(slots, parts):
         matrix, layout, width = slot.matrix(place), slot.layout, slot.layout.width
         first, (ramp, inside) = layout.first(), _forms(part)
-        masks = layout.valid()[::width]
+        masks = [both(exists, each) for each in layout.valid()[::width]]
         if is_masked:
             masks = [*map(both, masks, inside.elements(layout, width))]
         for offset, pointer, mask in zip(layout.offsets[::width], ramp.elements(layout, width), masks):

@@ -29,6 +29,7 @@ from stagekit.passes.dce import dce
 from stagekit.passes.expand import expand
 from stagekit.passes.fold import fold
 from stagekit.passes.legalize import legalize
+from stagekit.passes.prefetch import prefetch
 from stagekit.passes.records import records
 from stagekit.passes.scalarize import scalarize
 from stagekit.passes.sink import sink
@@ -44,7 +45,7 @@ _COMPILED: tuple[Pass, ...] = (
 )
 
 PASSES: dict[str, tuple[Pass, ...]] = {
-    "cuda": (*_COMPILED, sink),
+    "cuda": (prefetch, *_COMPILED, sink),  # before records and expand, while ops have the names that were called
     "cpu": _COMPILED,
     "interp": (expand, scalarize),  # it runs what was written: nothing folded, no load removed
 }

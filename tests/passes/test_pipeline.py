@@ -96,7 +96,7 @@ def test_order_of_passes() -> None:
     names = {target: [p.__name__ for p in passes] for target, passes in PASSES.items()}
     compiled = ["records", "expand", "scalarize", "legalize", "fold", "cse", "dce"]
 
-    assert {"cuda": [*compiled, "sink"], "cpu": compiled, "interp": ["expand", "scalarize"]} == names
+    assert {"cuda": ["prefetch", *compiled, "sink"], "cpu": compiled, "interp": ["expand", "scalarize"]} == names
     assert set(TARGETS) == PASSES.keys()
 
 
