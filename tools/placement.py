@@ -210,9 +210,8 @@ def pictures() -> dict[Path, str]:
         "layout-of-sums": of_sums,
         "banks": banks,
     }
-    if STEPS.exists():  # as soon as it is measured
-        for number, name in (("08", "matrices"), ("09", "attention")):
-            drawn[f"steps-{name}"] = functools.partial(steps, f"{number}-{name}.md")
+    for number, name in (("08", "matrices"), ("09", "attention")):
+        drawn[f"steps-{name}"] = functools.partial(steps, f"{number}-{name}.md")
     return {FOLDER / f"{name}.svg": draw() for name, draw in drawn.items()}
 
 

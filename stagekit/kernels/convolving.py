@@ -194,7 +194,7 @@ def _by_rows(
     dtype, (images, channels, *plane), (count, _, *kernel_size) = dtype_of(x), x.shape, filters.shape
     height, pitch = (size + 2 * frame for size, frame in zip(plane, padding))
     height = sk.cdiv(height, stride) * stride  # so that each image begins where a filter does
-    area, blocks = math.prod(kernel_size), blocks_for_pixels(dtype, channels, count)
+    area, blocks = math.prod(kernel_size), blocks_for_pixels(dtype, channels)
     depth = sk.cdiv(channels, blocks.depth) * blocks.depth
     rows, of_filters = empty(x, (images, height * pitch, depth), dtype), empty(x, (count, area * depth), dtype)
     to_rows_kernel(dtype, padding)[sk.cdiv(height * pitch, SIDE), sk.cdiv(depth, SIDE), images](x, rows, pitch)
@@ -209,14 +209,9 @@ def _by_rows(
     )
 
 
-def blocks_for_pixels(dtype: Dtype, channels: int, filters: int) -> Blocks:
-    """Return what a program multiplies at once: filters, pixels, and channels of one place of the filters.
-
-    Measured on an H200: of float32 more pixels than filters were quicker, of 16 bits more filters.
-    """
-    is_wide = dtype.itemsize == 4
-    depth = min(max(power_of_two(channels), _LEAST_DEPTH), 32 if is_wide else 64)
-    return Blocks(64 if is_wide or filters <= 64 else 128, 128 if is_wide else 64, depth, 128, 3)
+def blocks_for_pixels(dtype: Dtype, channels: int) -> Blocks:
+    """Return what a program multiplies at once: filters, pixels, and channels of one place of the filters."""
+    return Blocks(64, 128, min(max(power_of_two(channels), _LEAST_DEPTH), 128 // dtype.itemsize), 128, 3)
 
 
 # -- both -------------------------------------------------------------------------------------------------------------------

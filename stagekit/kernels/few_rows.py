@@ -21,7 +21,7 @@ from stagekit.kernels.sharing import footprint_of
 
 MOST = 16  # rows of x
 LANES, OUTPUTS = 32, 16  # of a warp, and of an instruction
-TILES, WARPS = 1, 8  # of a program: instructions side by side, and warps that share the inputs
+TILES, WARPS = 1, 16  # of a program: instructions side by side, and warps that share the inputs
 MIDDLE = 8  # the zero of a number of 4 bits, where none is given
 Word = Any  # 32 bits: two numbers of a factor, or what stands for some of the weight
 
@@ -40,7 +40,8 @@ def multiply(x: Any, weight: Any, scales: Any, zeros: Any, out: Any, group: int)
     if not count or not is_whole or words[0] is None or words[1] is None:
         return False
     chunks = words[1].shape[1] // (4 * count)
-    warps = min(WARPS, power_of_two(chunks))
+    is_large = rows > 8 and weight_dtype is sk.uint8  # in registers, of which half as many warps have enough
+    warps = min(WARPS // 2 if is_large else WARPS, power_of_two(chunks))
     kernel = few_rows_kernel(dtype, weight_dtype, group, zeros is not None, -(-rows // 8) or 1, TILES, warps)
     kernel[sk.cdiv(outputs, OUTPUTS * TILES), warps * LANES](*words, scales, zeros, out)
     return True
