@@ -59,6 +59,8 @@ def cumsum_rows_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
 
 NOTHING, SUM_KNOWN, END_KNOWN = 0, 1, 2  # what a program has said of its tile
 LANES, ALL = 32, sk.uint32(0xFFFFFFFF)
+MOST_THREADS = 1024
+PAUSE_NS = 500  # of a program that fills a multiprocessor: by then more is known, and it polls less
 LOWER, UPPER = (1 << 32) - 1, (1 << 32) - 1 << 32  # the halves of a word
 
 
@@ -78,14 +80,16 @@ def say(program: Any, known: int, number: Any, said: Any) -> None:
 
 
 @sk.inline(per_thread=True)
-def sum_before(program: Any, said: Any, dtype: Dtype) -> Any:
+def sum_before(program: Any, said: Any, dtype: Dtype, pause: int) -> Any:
     """Return the sum of all tiles before that of `program`, in every thread, from what others have said, the nearest first.
 
     One warp looks back at as many programs as it has lanes, and again until all up to one that knows the sum of everything up to
-    its end have said something. The other warps wait, and ask nothing of memory.
+    its end have said something. The other warps wait, and ask nothing of memory. pause: nanoseconds before the first look.
     """
     found = sk.alloc_shared((1,), dtype)
     if sk.warp_id() == 0:
+        if pause:
+            sk.nanosleep(pause)
         other, before, is_found = program - 1 - sk.lane_id(), dtype(0), False
         while not is_found:
             low = high = sk.uint64(END_KNOWN)  # before the first there is nothing
@@ -108,9 +112,9 @@ def sum_before(program: Any, said: Any, dtype: Dtype) -> Any:
 
 
 @sk.inline
-def begin(program: Any, total: Any, said: Any) -> Any:
+def begin(program: Any, total: Any, said: Any, pause: int = 0) -> Any:
     """Return the sum of all before the tile of this program, and tell the others that of everything up to its end."""
-    before = sum_before(program, said, total.dtype)
+    before = sum_before(program, said, total.dtype, pause)
     say(program, END_KNOWN, before + total, said)
     return before
 
@@ -127,7 +131,7 @@ def cumsum_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     """
     out_dtype = SUM.dtype_of(dtype)
     working, length = widened(out_dtype), sk.dynamic("length")
-    threads = min(LANES * sk.cdiv(BLOCK, LANES * held_by_thread(dtype)), 1024)
+    threads = min(LANES * sk.cdiv(BLOCK, LANES * held_by_thread(dtype)), MOST_THREADS)
     X = Annotated[sk.Array, sk.Tensor((length,), dtype)]
     Out = Annotated[sk.Array, sk.Tensor((length,), out_dtype)]
     Said = Annotated[sk.Array, sk.Tensor((None,), sk.uint64)]
@@ -140,7 +144,7 @@ def cumsum_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
         total = carried(dtype)(sk.reduce_sum(v))
         say(program, SUM_KNOWN, total, said)
         v = sk.cumsum(v)  # before it looks back: meanwhile others say more
-        before = begin(program, total, said)
+        before = begin(program, total, said, PAUSE_NS if threads == MOST_THREADS else 0)
         sk.store(out + i, working(before) + v, mask=i < length)
 
     return cumsum
