@@ -14,7 +14,7 @@ from stagekit.exporting.entries import CParameter, ExportedKernel, Image
 from stagekit.exporting.expressions import Statements, definitions
 from stagekit.exporting.runtime_source import CPU_RUNTIME, CUDA_RUNTIME, HEADER, NO_GPU, STATUS, UNLOAD
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
-from stagekit.native_tables import SCRATCH_ALIGN
+from stagekit.native_tables import SAFEPOINT, SCRATCH_ALIGN
 from stagekit.signature import ArraySpec, KernelEntry, PointerSpec, ScalarSpec
 
 ABI_VERSION = 1
@@ -38,7 +38,12 @@ def source(name: str, kernels: Sequence[ExportedKernel]) -> str:
         definitions(),
     ]
     if "cpu" in targets:
-        parts.append(_filled(CPU_RUNTIME, {"NAME": name.upper(), "name": name, "ALIGN": str(SCRATCH_ALIGN)}))
+        parts.append(
+            _filled(
+                CPU_RUNTIME,
+                {"NAME": name.upper(), "name": name, "ALIGN": str(SCRATCH_ALIGN), "SAFEPOINT": str(len(SAFEPOINT))},
+            )
+        )
     if "cuda" in targets:
         shared = {"SHARED": str(_SHARED_WITHOUT_ASKING)}
         parts.append(_filled(CUDA_RUNTIME, {"NAME": name.upper(), "name": name, **shared}))
@@ -106,7 +111,7 @@ def _code(prefix: str, kernel: ExportedKernel) -> Iterator[str]:
     """Declare the code of all entries: functions of object files, or images for GPUs."""
     for entry in kernel.entries:
         if kernel.target == "cpu":
-            yield f"extern int32_t {entry.symbol}(int64_t *, const int64_t *, int64_t, int64_t, void *);"
+            yield f"extern int32_t {entry.symbol}(int64_t *, const int64_t *, int64_t, int64_t, void *, void *);"
             continue
         for number, image in enumerate(entry.images):
             yield f"{_BYTES} {prefix}_{entry.kind}_{number}[] = {{{_bytes(image.code)}}};"

@@ -132,7 +132,13 @@ static inline int @name@_is_packed(const @name@_array *a, int rank) {
 }"""
 
 CPU_RUNTIME = """\
-typedef int32_t (*sk_entry)(int64_t *, const int64_t *, int64_t, int64_t, void *);
+typedef int32_t (*sk_entry)(int64_t *, const int64_t *, int64_t, int64_t, void *, void *);
+
+/* What a loop asks now and then whether to go on: always. */
+static int32_t sk_ask(void *safepoint, int64_t place) {
+    (void)safepoint, (void)place;
+    return 0;
+}
 
 typedef struct sk_job {
     sk_entry entry;
@@ -150,7 +156,8 @@ static void @name@_blocks(void *state, int64_t first, int64_t last) {
         __atomic_store_n(&job->status, @NAME@_NO_MEMORY, __ATOMIC_RELAXED);
         return;
     }
-    if (job->entry(job->slots, job->grid, first, last, scratch) != 0)
+    int64_t safepoint[@SAFEPOINT@] = {(int64_t)(intptr_t)sk_ask, INT64_MAX / 2, INT64_MAX / 2};
+    if (job->entry(job->slots, job->grid, first, last, scratch, safepoint) != 0)
         __atomic_store_n(&job->status, @NAME@_MISSED_BARRIER, __ATOMIC_RELAXED);
     free(scratch);
 }
