@@ -382,20 +382,29 @@ def kernel_only(function: Callable[P, R]) -> Callable[P, R]:
         traced: R = called(function, function.__name__, args, kwargs)
         return traced
 
-    return _in_kernels(function, refused)
+    return _in_kernels(function, hide_frames(refused, ZeroDivisionError))
 
 
 def ordinary(function: Callable[P, R]) -> Callable[P, R]:
     """Make a fragment that means the same outside kernels: operands that it cannot work on are the caller's mistake."""
 
     @functools.wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+    def entry(
+        *args: P.args, **kwargs: P.kwargs
+    ) -> R:  # one frame, not those of `hide_frames` too: grids are made by these
         try:
             return function(*args, **kwargs)
+        except (StagekitError, ZeroDivisionError) as error:
+            conceal(error)
+            raise
         except TypeError as error:
-            raise wrong_arguments(function, _problem(error)) from None
+            try:
+                raise wrong_arguments(function, _problem(error)) from None
+            except CallError as refused:
+                conceal(refused)
+                raise
 
-    return _in_kernels(function, checked)
+    return _in_kernels(function, entry)
 
 
 def under_name(name: str, fragment: Callable[P, R]) -> Callable[P, R]:
@@ -408,10 +417,10 @@ def under_name(name: str, fragment: Callable[P, R]) -> Callable[P, R]:
 
 
 def _in_kernels(function: Callable[P, R], outside: Callable[P, R]) -> Callable[P, R]:
-    """Return an entry point that kernels expand as `function`, and that calls `outside` for everybody else."""
-    entry = hide_frames(outside, ZeroDivisionError)
-    entry.__stagekit_fragment__ = function  # type: ignore[attr-defined]
-    return entry
+    """Return the entry point `outside`, which kernels expand as `function` instead."""
+    outside.__stagekit_host__ = True  # type: ignore[attr-defined]
+    outside.__stagekit_fragment__ = function  # type: ignore[attr-defined]
+    return outside
 
 
 language_call: ContextVar[Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None] = ContextVar(

@@ -1,4 +1,4 @@
-"""`compile`, `report`, `explain` and `bench`: of a kernel, or a function, that a file or a module has.
+"""`compile`, `report`, `view`, `explain` and `bench`: of a kernel, or a function, that a file or a module has.
 
     kernels.py:scale BLOCK=256 x=float32[?] out=float32[?,16] p=float32* n=int32
 
@@ -42,6 +42,8 @@ def add(commands: Any) -> None:
     )
     compiling.add_argument("--show", choices=_SHOWN, help="left out: a line that says what was made")
     _of_kernel(commands, "report", "registers, spills, shared memory and instructions of a kernel, by ptxas", _report)
+    viewing = _of_kernel(commands, "view", "write a page with a kernel's source, IR, LLVM IR, PTX and SASS", _view)
+    viewing.add_argument("--out", type=Path, help="the page; left out, NAME.html in the current folder")
     _of_kernel(commands, "explain", "what compiling a kernel takes, step by step", _explain)
     bench = commands.add_parser("bench", help="time a function without parameters, such as one launch")
     bench.add_argument("function", help="FILE.py:NAME or MODULE:NAME")
@@ -79,6 +81,14 @@ def _compile(given: argparse.Namespace) -> int:
 
 def _report(given: argparse.Namespace) -> int:
     say(str(kernel_of(given.kernel, given.values).report()))
+    return 0
+
+
+def _view(given: argparse.Namespace) -> int:
+    try:
+        say(str(kernel_of(given.kernel, given.values).view(given.out)))
+    except OSError as error:
+        raise UsageError(f"the page cannot be written: {error}") from None
     return 0
 
 
@@ -148,12 +158,8 @@ def object_of(place: str) -> Any:
     found: Any = _module(source)
     for part in name.split("."):
         if not hasattr(found, part):
-            known = (
-                ", ".join(each for each in vars(found) if not each.startswith("_"))
-                if hasattr(found, "__dict__")
-                else ""
-            )
-            raise UsageError(f"{source} has no `{name}`; it has {known or 'nothing'}")
+            known = [each for each in getattr(found, "__dict__", ()) if not each.startswith("_")]
+            raise UsageError(f"{source} has no `{name}`; it has {', '.join(known) or 'nothing'}")
         found = getattr(found, part)
     return found
 

@@ -214,8 +214,9 @@ def known_blocks(dtype: Dtype, precision: str) -> list[Blocks]:
 def blocks_for(dtype: Dtype, precision: str, rows: int, columns: int) -> Blocks:
     """Return what a program multiplies at once: the largest blocks of which there are enough."""
     known = known_blocks(dtype, precision)
-    found = [each for each in known if sk.cdiv(rows, each.rows) * sk.cdiv(columns, each.columns) >= _FEW]
-    return found[0] if found else known[-1]
+    return next(
+        (each for each in known if sk.cdiv(rows, each.rows) * sk.cdiv(columns, each.columns) >= _FEW), known[-1]
+    )
 
 
 def cpu_blocks_for(rows: int, columns: int) -> Blocks:

@@ -73,14 +73,13 @@ def joined_kernel(sums: Dtype, out_dtype: Dtype) -> sk.JitFunction:
 
 def split_for(known: list[Blocks], rows: int, columns: int, depth: int) -> tuple[Blocks, int]:
     """Return what a program multiplies at once, of `known` from large to small, and how many rounds of a product it has."""
-
-    def programs(blocks: Blocks) -> int:
-        return int(sk.cdiv(rows, blocks[0]) * sk.cdiv(columns, blocks[1]))
-
-    fitting = [each for each in known if rows >= each[0] and columns >= each[1] and programs(each) >= FEWEST_BLOCKS]
-    blocks = fitting[0] if fitting else known[-1]
-    rounds, parts = sk.cdiv(depth, blocks[2]), max(THREADS // max(programs(blocks) * blocks[3], 1), 1)
-    return blocks, max(sk.cdiv(rounds, parts), sk.cdiv(LEAST_DEPTH, blocks[2]))
+    for blocks in known:
+        M, N, K, threads, _ = blocks
+        programs = -(-rows // M) * -(-columns // N)
+        if rows >= M and columns >= N and programs >= FEWEST_BLOCKS:
+            break
+    parts = max(THREADS // max(programs * threads, 1), 1)
+    return blocks, max(-(-depth // (K * parts)), -(-LEAST_DEPTH // K))
 
 
 def multiply(
