@@ -169,7 +169,11 @@ def test_a_signal_ends_deep_work_and_is_raised_when_the_work_has_ended():
             steps.clear()
             steps.append("ended")
 
-    with pytest.raises(KeyboardInterrupt):
-        recursion.deeply(work)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            recursion.deeply(work)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert steps == ["ended"]
     assert recursion.deeply(lambda: 3) == 3

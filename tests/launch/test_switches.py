@@ -16,7 +16,11 @@ from stagekit import config
 
 NO_SIZES = ("big", "-1", "nan", "inf", "1e308", "1e3", "10000001", "0x10", "1_000", "٥", ".", "9" * 5000)  # R24
 BAD = [
-    ("STAGEKIT_DUMP", "nosuch", "trace, records, expand, scalarize, legalize, fold, cse, dce, sink, llvm, ptx"),
+    (
+        "STAGEKIT_DUMP",
+        "nosuch",
+        "trace, prefetch, records, expand, scalarize, legalize, fold, cse, dce, sink, llvm, ptx",
+    ),
     ("STAGEKIT_DUMP", "trace,nosuch", "all, or some of"),
     ("STAGEKIT_DUMP", "All", "all, or some of"),
     ("STAGEKIT_VERIFY", "foo", "one of: end, each"),
