@@ -386,7 +386,6 @@ class Launchable(ABC):
 
         return report(self.ptx, self._shown().notes())
 
-    @hide_frames
     def view(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Write one HTML page with the source, IR, LLVM, PTX and SASS side by side, and return its path.
 
@@ -398,6 +397,8 @@ class Launchable(ABC):
         variant = self._shown()
         to = Path(f"{self.__name__}.html" if path is None else path)
         return write_page(to, self.name, self.function, variant.traced, variant.with_lines(), variant.notes())
+
+    view = hide_frames(view, OSError)  # of a place that cannot be written
 
 
 class ForwardingKernel(Launchable):

@@ -347,6 +347,11 @@ def autotune(
     _check_source(source)
     if isinstance(key, str) or not (callable(key) or all(isinstance(name, str) for name in key)):
         raise wrong_arguments(autotune, f"`key` is {shown(key)}, not a list of names or a function")
+    for name, function in (("where", where), ("reference", reference)):
+        if not (function is None or callable(function)):
+            raise wrong_arguments(autotune, f"`{name}` is {shown(function)}, not a function")
+    if not (tolerance is None or (isinstance(tolerance, int | float) and tolerance >= 0)):
+        raise wrong_arguments(autotune, f"`tolerance` is {shown(tolerance)}, not a number from 0 on")
     if untuned not in ("default", "raise"):
         raise wrong_arguments(autotune, f"`untuned` is {shown(untuned)}, not 'default' or 'raise'")
     tuned = Autotuned(source, space, key, where, untuned, record, reference, tolerance)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, SupportsFloat
 
 import numpy as np
 
@@ -112,7 +112,7 @@ def bench(
     out, the one that is current. clear_caches: overwrite the caches before each call: the second cache of a GPU, those that the
     cores of a CPU share. bytes_moved, operations: of one call.
     """
-    _check(call, seconds, rounds, target)
+    _check(call, seconds, rounds, target, bytes_moved=bytes_moved, operations=operations)
     launched_on = _launched_on(call) if target is None else None
     found = target or ("cpu" if launched_on is None else "cuda")
     handle = None if stream is None else stream_handle(stream)
@@ -126,7 +126,7 @@ def bench(
     return Measurement(tuple(times), clock.where, bytes_moved, operations)
 
 
-def _check(call: Any, seconds: Any, rounds: Any, target: Any) -> None:
+def _check(call: Any, seconds: Any, rounds: Any, target: Any, **counts: Any) -> None:
     """Refuse what `bench` cannot work with."""
     if not callable(call):
         raise wrong_arguments(bench, f"`call` is {describe(call)}, not a function: give `lambda: kernel[grid](x)`")
@@ -134,6 +134,9 @@ def _check(call: Any, seconds: Any, rounds: Any, target: Any) -> None:
         raise wrong_arguments(bench, f"`seconds` is {shown(seconds)}, not a number above 0")
     if rounds is not None and (not isinstance(rounds, int) or rounds < 1):
         raise wrong_arguments(bench, f"`rounds` is {shown(rounds)}, not a number of calls")
+    for name, count in counts.items():
+        if count is not None and (not isinstance(count, SupportsFloat) or not float(count) >= 0):
+            raise wrong_arguments(bench, f"`{name}` is {shown(count)}, not a number from 0 on")
     if target not in (None, "cpu", "cuda"):
         raise wrong_arguments(bench, f"`target` is {shown(target)}, not 'cpu' or 'cuda'")
 

@@ -244,6 +244,9 @@ def test_on_the_interpreter_the_first_candidate_runs(x: np.ndarray) -> None:
 
 NO_SPACE: list[tuple[Callable[[], Any], str]] = [
     (lambda: sk.autotune(add_one, 3), "`space` is 3"),
+    (lambda: sk.autotune(add_one, {"BLOCK": (32,)}, where=3), "`where` is 3"),
+    (lambda: sk.autotune(add_one, {"BLOCK": (32,)}, reference=3), "`reference` is 3"),
+    (lambda: sk.autotune(add_one, {"BLOCK": (32,)}, tolerance=-1), "`tolerance` is -1"),
     (lambda: sk.autotune(add_one, {}), "no candidate"),
     (lambda: sk.autotune(add_one, []), "no candidate"),
     (lambda: sk.autotune(add_one, {"BLOCK": 64}), r"`space\['BLOCK'\]` is 64"),

@@ -60,6 +60,8 @@ def test_a_launch_on_a_gpu_is_timed_there() -> None:
         (lambda: sk.bench(lambda: None, seconds=0), "seconds"),
         (lambda: sk.bench(lambda: None, rounds=0), "rounds"),
         (lambda: sk.bench(lambda: None, target="interp"), "target"),
+        (lambda: sk.bench(lambda: None, bytes_moved=-1), "bytes_moved"),
+        (lambda: sk.bench(lambda: None, operations="many"), "operations"),
         (lambda: roofline({"a": Measurement((1.0,), "cpu")}, bandwidth=1, operation_rate=1), "'a'"),
     ],
 )

@@ -91,6 +91,13 @@ def test_it_shows_a_kernel_of_the_shelf_and_one_that_computes_its_grid(tmp_path,
     assert "sk.reduce_max(x)" in shelf
 
 
+def test_a_place_that_cannot_be_written_is_told_at_the_call(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        norm.specialize(BLOCK=256).view(tmp_path / "absent" / "page.html")
+
+    assert [Path(frame.path).name for frame in caught.traceback] == ["test_pages.py"]
+
+
 def test_texts_are_escaped(tmp_path):
     @sk.jit
     def f(x: sk.Pointer(sk.float32), mark: sk.constexpr):
