@@ -16,6 +16,7 @@ import shutil
 import sys
 import time
 import warnings
+from typing import Annotated
 
 import stagekit as sk
 
@@ -26,9 +27,9 @@ PARTS = 128  # programs of the backward, each with a row of partial sums for the
 def make_add_rmsnorm(dtype, BLOCK):
     """Return the kernels: forward, a program for each row; backward, a program for rows PARTS apart."""
     rows, columns, parts = sk.dynamic("rows"), sk.dynamic("columns"), sk.dynamic("parts")
-    Rows = sk.Tensor((rows, columns), dtype, strides=(None, 1))
-    Weight = sk.Tensor((columns,), dtype)
-    Scales = sk.Tensor((rows,), sk.float32)
+    Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
+    Weight = Annotated[sk.Array, sk.Tensor((columns,), dtype)]
+    Scales = Annotated[sk.Array, sk.Tensor((rows,), sk.float32)]
 
     @sk.inline
     def piece(x, i):
