@@ -217,6 +217,12 @@ class LaunchLimit(Diagnostic):
     label = "{what} is {value}, it must lie between 0 and {high}"
 
 
+class NotAStream(Diagnostic):
+    title = "This is no CUDA stream"
+    label = "`stream`: expected {expected}, got {received}"
+    help = "give a stream of torch, CuPy, Numba or cuda.core, an object with `__cuda_stream__`, or the handle as an int"
+
+
 class EntryUnfit(Diagnostic):
     title = "An entry that does not fit the arguments"
     label = "`{kernel}`: the {entry} entry was asked for, but a launch would choose {why}"

@@ -121,21 +121,35 @@ def launch_size(grid: Any, block: Any, shared_bytes: Any = 0) -> LaunchSize:
 
 
 _LAST_ADDRESS = (1 << 64) - 1  # a handle is one
+_STREAM_PROTOCOL = 0  # the version of `__cuda_stream__`. Source: cuda.core, "Interoperability", CUDA stream protocol
 
 
 def stream_handle(stream: Any) -> int:
     """Return the driver's handle of a user's stream: an int, or an object of cuda.core, torch, CuPy or Numba."""
+    version, handle = _STREAM_PROTOCOL, None
     with contextlib.suppress(Exception):  # an object of the user's may raise anything
-        if isinstance(stream, int) and not isinstance(stream, bool) and 0 <= stream <= _LAST_ADDRESS:
-            return stream
-        if hasattr(stream, "__cuda_stream__"):
-            protocol = stream.__cuda_stream__
-            return int((protocol() if callable(protocol) else protocol)[1])
-        for name in ("cuda_stream", "ptr", "handle"):  # torch, CuPy, Numba
-            handle = getattr(stream, name, None)
-            if handle is not None:
-                return int(getattr(handle, "value", handle) or 0)
-    raise _wrong_type("stream", "a CUDA stream or its handle", shown(stream))
+        version, handle = _protocol_of(stream)
+    if version != _STREAM_PROTOCOL:
+        expected = f"version {_STREAM_PROTOCOL} of the protocol `__cuda_stream__`"
+        raise LaunchError(errors.NotAStream(expected, f"version {shown(version)} from {shown(stream)}"))
+    if handle is None or not 0 <= handle <= _LAST_ADDRESS:
+        raise LaunchError(errors.NotAStream("a CUDA stream or its handle", shown(stream)))
+    return handle
+
+
+def _protocol_of(stream: Any) -> tuple[Any, int | None]:
+    """Return the version that a stream's protocol is of, and its handle; None if it is no stream."""
+    if isinstance(stream, int):
+        return _STREAM_PROTOCOL, None if isinstance(stream, bool) else int(stream)
+    if hasattr(stream, "__cuda_stream__"):
+        protocol = stream.__cuda_stream__
+        version, handle, *_ = protocol() if callable(protocol) else protocol  # before cuda.core 1.0 it was an attribute
+        return version, int(handle) if version == _STREAM_PROTOCOL else None
+    for name in ("cuda_stream", "ptr", "handle"):  # torch, CuPy, Numba
+        handle = getattr(stream, name, None)
+        if handle is not None:
+            return _STREAM_PROTOCOL, int(getattr(handle, "value", handle) or 0)
+    return _STREAM_PROTOCOL, None
 
 
 def check_block(kernel: str, fixed_block: Axes | None, block: Axes) -> None:

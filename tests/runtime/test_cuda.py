@@ -153,7 +153,14 @@ class StreamOfCudaCore:
         return 0, 55
 
 
-@pytest.mark.parametrize("stream", [55, StreamOfTorch(), StreamOfCupy(), StreamOfNumba(), StreamOfCudaCore()])
+class StreamOfOldCudaCore:
+    __cuda_stream__ = (0, 55)
+
+
+STREAMS = [55, StreamOfTorch(), StreamOfCupy(), StreamOfNumba(), StreamOfCudaCore(), StreamOfOldCudaCore()]
+
+
+@pytest.mark.parametrize("stream", STREAMS)
 def test_a_stream_in_the_brackets_is_used(fake: FakeDriver, stream: Any) -> None:
     kernel = saxpy(style="thread", launch=None)
 
@@ -165,7 +172,7 @@ def test_a_stream_in_the_brackets_is_used(fake: FakeDriver, stream: Any) -> None
 def test_what_is_no_stream_is_told(fake: FakeDriver) -> None:
     kernel = saxpy(style="thread", launch=None)
 
-    with pytest.raises(LaunchError, match="stream: expected a CUDA stream"):
+    with pytest.raises(LaunchError, match="`stream`: expected a CUDA stream"):
         kernel.launch((*saxpy_arrays(), 1.0), kernel.request((4, 256, 0, "fast")))
 
 

@@ -131,7 +131,28 @@ def test_a_stream_is_kept_as_it_is(stream: Any) -> None:
     assert read_brackets((1, 4, 0, stream), "thread", "k", None).stream is stream
 
 
-@pytest.mark.parametrize("stream", ["s", 1.0, object(), -1, 1 << 64])
+class _Protocol:
+    """What a stream answers when it is asked by the protocol of cuda.core."""
+
+    def __init__(self, *answer: Any) -> None:
+        self.answer = answer
+
+    def __cuda_stream__(self) -> Any:
+        return self.answer
+
+
+@pytest.mark.parametrize("version", [1, "0", None])
+def test_a_stream_of_another_version_of_the_protocol_is_refused(version: Any) -> None:
+    """What such a tuple holds is not known: a handle taken from it could be anything."""
+    with pytest.raises(
+        LaunchError, match=f"expected version 0 of the protocol `__cuda_stream__`, got version {version!r}"
+    ):
+        read_brackets((1, 4, 0, _Protocol(version, 7)), "thread", "k", None)
+
+
+@pytest.mark.parametrize(
+    "stream", ["s", 1.0, object(), -1, 1 << 64, _Protocol(), _Protocol(0), _Protocol(0, None), _Protocol(0, -5)]
+)
 def test_what_is_no_stream_is_refused_before_there_is_a_device(stream: Any) -> None:
     with pytest.raises(LaunchError, match="stream"):
         read_brackets((1, 4, 0, stream), "thread", "k", None)
