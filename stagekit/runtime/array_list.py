@@ -31,7 +31,7 @@ class ArrayList:
     these or are complex (WRONG_ARGUMENTS). A kernel that writes takes none that is read-only (READ_ONLY_OUTPUT).
     """
 
-    __slots__ = ("__weakref__", "_views", "arrays", "base", "dtype", "is_packed", "ndim", "rows")
+    __slots__ = ("__weakref__", "arrays", "base", "base_view", "dtype", "is_packed", "ndim", "rows", "views")
 
     __stagekit_lists__ = True
 
@@ -46,8 +46,8 @@ class ArrayList:
         self.is_packed = all(view.is_contiguous for view in views)
         # the launch looks at this one, so that a kernel that writes is refused if any array is read-only
         at = next((place for place, view in enumerate(views) if not view.is_writable), 0)
-        self.base = self.arrays[at]
-        self._views = views
+        self.base, self.base_view = self.arrays[at], views[at]
+        self.views = views
         rows = self.rows_of([view.address for view in views], views[at].address)
         self.rows = to_device(rows, first.device.ordinal) if first.device.kind in ("cuda", "managed") else rows
         _made.add(self)
@@ -60,7 +60,7 @@ class ArrayList:
     def rows_of(self, addresses: Sequence[int], base: int) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Return the rows of the arrays, for memory in which they begin at these addresses."""
         rows = np.zeros((len(addresses), self.width), np.int64)
-        for row, address, view in zip(rows, addresses, self._views):
+        for row, address, view in zip(rows, addresses, self.views):
             distance, rest = divmod(address - base, self.dtype.itemsize)
             if rest:
                 problem = f"an array begins {rest} bytes off the elements of another: copy it"

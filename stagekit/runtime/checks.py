@@ -52,21 +52,33 @@ class Reading:
 
 @record(slots=True)
 class GpuReading(Reading):
-    """That of a launch on a GPU. device: where the first GPU array is, which is named `first`."""
+    """That of a launch on a GPU. device: where the first GPU array is, which is named `first`.
+
+    on_host: the first array in host memory that is not pinned, by name. If there is one, the kernel runs on copies.
+    """
 
     stream_of: args.StreamOf
     device: int | None = None
     first: str = ""
+    on_host: tuple[str, ArrayView] | None = None
 
     def admit(self, name: str, view: ArrayView) -> None:
-        """Note where an argument lives; all arguments must live on one device."""
+        """Note where an argument lives: all live on one device, or all on the host."""
         Reading.admit(self, name, view)
-        if view.device.kind != "cuda":
-            return
-        if self.device is None:
+        if view.device.kind == "cpu":
+            self.on_host = self.on_host or (name, view)
+        elif view.device.kind == "cuda" and self.device is None:
             self.device, self.first = view.device.ordinal, name
-        elif self.device != view.device.ordinal:
+        elif view.device.kind == "cuda" and self.device != view.device.ordinal:
             raise ArgumentError(errors.DeviceMismatch(name, view.device.ordinal, self.first, self.device))
+        if self.device is not None and self.on_host is not None:
+            name, view = self.on_host
+            raise ArgumentError(wrong_device(name, "cuda", view))
+
+
+def wrong_device(name: str, target: Target, view: ArrayView) -> errors.WrongDevice:
+    """Return the diagnostic for an array that lies where a launch on `target` does not take it from."""
+    return errors.WrongDevice(name, target, str(view), str(view.device), _WAY_TO[target].format(name))
 
 
 Reader = Callable[[Any, Reading], Native]
@@ -182,8 +194,7 @@ def check_array(spec: ArraySpec | PointerSpec, view: ArrayView, target: Target, 
     if isinstance(value, np.ma.MaskedArray):
         raise ArgumentError(errors.MaskedArray(spec.name, str(view)))
     if view.device.kind not in REACHABLE[target]:
-        way = _WAY_TO[target].format(spec.name)
-        raise ArgumentError(errors.WrongDevice(spec.name, target, str(view), str(view.device), way))
+        raise ArgumentError(wrong_device(spec.name, target, view))
     if view.dtype is not spec.dtype:
         raise ArgumentError(errors.WrongDtype(spec.name, spec.dtype.name, str(view), _conversion(spec, value)))
     if isinstance(spec, ArraySpec):
@@ -216,7 +227,7 @@ def _is_stepped(shape: Sequence[int], axis: int) -> bool:
 
 
 _WAY_TO: dict[Target, str] = {
-    "cuda": "stagekit.cuda.to_device({0}) copies it to the GPU",
+    "cuda": "stagekit.cuda.to_device({0}) copies it to the GPU; a launch copies arrays itself only if all of them lie on the CPU",
     "cpu": "{0}.to_host() of a stagekit array or {0}.cpu() of a torch tensor copies it to the CPU",
 }
 

@@ -5,7 +5,7 @@
 
 The device is that of the arguments. The stream is the one in the brackets; else the current stream of the library of the first
 array that has such a thing (torch, CuPy); else torch's if torch uses CUDA, else the default stream. The owner of an argument is
-asked to have it ready for that stream.
+asked to have it ready for that stream. Arrays in host memory, where a target is named, are copied: then `launch` waits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from stagekit import native_tables as tables
 from stagekit.artifact import Artifact
@@ -25,8 +25,9 @@ from stagekit.diagnostics import hide_frames
 from stagekit.forks import new_lock
 from stagekit.runtime import driver, errors, native_process
 from stagekit.runtime.args import cupy_stream, owners_stream
-from stagekit.runtime.checks import GpuReading
+from stagekit.runtime.checks import GpuReading, Native
 from stagekit.runtime.device_array import DeviceArray, tensor_slot
+from stagekit.runtime.device_copies import DeviceCopies
 from stagekit.runtime.errors import CudaError, LaunchError
 from stagekit.runtime.kernel import Kernel, LaunchOther, Packer, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize, stream_handle
@@ -60,23 +61,48 @@ class CudaKernel(Kernel):
         size = self._size(values, arguments, brackets)
         if not size.blocks:
             return
-        with self._ready(gpu, size) as (device, stream, module, shared_bytes):
-            buffer = self._packer.pack(values, () if module.records is None else (module.records.address,))
+        with self._ready(gpu, size) as to:
             # A stream whose launches are captured into a graph must not be waited for.
-            is_waited_for = self.artifact.is_debug and not int(driver.call("cuStreamIsCapturing", stream))
-            if is_waited_for:
-                driver.wait(device)  # so that a fault of an earlier kernel is not taken for this one's
-            launch = driver.api().CUlaunchConfig()  # what native launchers fill is `native_tables.LAUNCH`
-            launch.gridDimX, launch.gridDimY, launch.gridDimZ = size.grid
-            launch.blockDimX, launch.blockDimY, launch.blockDimZ = size.block
-            launch.sharedMemBytes, launch.hStream = shared_bytes, stream
-            if self.artifact.grid_state:
-                self._all_at_once(launch, size, module.function, device)
-            driver.call("cuLaunchKernelEx", launch, module.function, buffer.pointers, 0)
-            if device < tables.DEVICES:
-                driver.last_launches[device] = self._number
-            if is_waited_for:
-                driver.wait(device, self._name)
+            is_waited_for = self.artifact.is_debug or gpu.on_host is not None
+            is_capturing = is_waited_for and bool(int(driver.call("cuStreamIsCapturing", to.stream)))
+            if gpu.on_host is not None and is_capturing:
+                raise LaunchError(errors.CopyInCapture(self._name, gpu.on_host[0]))
+            if not is_waited_for or is_capturing:
+                self._enqueue(values, size, to)
+                return
+            driver.wait(to.device)  # so that a fault of an earlier kernel is not taken for this one's
+            if gpu.on_host is None:
+                self._enqueue(values, size, to)
+                driver.wait(to.device, self._name)
+            else:
+                self._run_on_copies(values, arguments, gpu, size, to)
+
+    def _run_on_copies(
+        self, values: Native, arguments: Sequence[Any], gpu: GpuReading, size: LaunchSize, to: _Destination
+    ) -> None:
+        """Run the kernel on copies of arrays in host memory, until all is back that it writes, prints and asserts."""
+        signature = self.artifact.signature
+        copies = DeviceCopies(signature, arguments, gpu.views, to.device, to.stream)
+        try:
+            self._enqueue(copies.moved(values), size, to)
+            driver.wait(to.device, self._name)
+            copies.write_back()
+        finally:
+            copies.free()
+        to.module.report()
+
+    def _enqueue(self, values: Native, size: LaunchSize, to: _Destination) -> None:
+        device, stream, module, shared_bytes = to
+        buffer = self._packer.pack(values, () if module.records is None else (module.records.address,))
+        launch = driver.api().CUlaunchConfig()  # what native launchers fill is `native_tables.LAUNCH`
+        launch.gridDimX, launch.gridDimY, launch.gridDimZ = size.grid
+        launch.blockDimX, launch.blockDimY, launch.blockDimZ = size.block
+        launch.sharedMemBytes, launch.hStream = shared_bytes, stream
+        if self.artifact.grid_state:
+            self._all_at_once(launch, size, module.function, device)
+        driver.call("cuLaunchKernelEx", launch, module.function, buffer.pointers, 0)
+        if device < tables.DEVICES:
+            driver.last_launches[device] = self._number
 
     def _all_at_once(self, launch: Any, size: LaunchSize, function: Any, device: int) -> None:
         """Make it a launch of which all blocks run at the same time, or raise."""
@@ -98,7 +124,7 @@ class CudaKernel(Kernel):
         size = self._size(values, args, brackets)
         general = super().prepare(args, brackets, launch_other)
         state = self.native_state(brackets) if native_process.has_functions() else None
-        if state is None:
+        if state is None or gpu.on_host is not None:
             return general
         with self._ready(gpu, size) as (device, _, _, shared_bytes):
             buffer = self._packer.pack(values)
@@ -114,9 +140,9 @@ class CudaKernel(Kernel):
         return GpuReading(owners_stream(arguments) or driver.current_stream)
 
     @contextmanager
-    def _ready(self, gpu: GpuReading, size: LaunchSize) -> Iterator[tuple[int, int, _LoadedModule, int]]:
-        """Give the arguments' device, which is current meanwhile; the launch's stream, which waits for streams that still write
-        to an argument; the kernel's code on the device, and the shared memory that it needs and is allowed.
+    def _ready(self, gpu: GpuReading, size: LaunchSize) -> Iterator[_Destination]:
+        """Make the arguments' device current, load the kernel there, and let the stream wait for those that still write to an
+        argument.
         """
         device = driver.current_device() if gpu.device is None else gpu.device
         stream = gpu.stream_of(device)
@@ -131,7 +157,7 @@ class CudaKernel(Kernel):
             module.report()
             for producer in {view.stream for view in gpu.views} - {None, stream}:
                 driver.wait_for(stream, producer)  # type: ignore[arg-type]
-            yield device, stream, module, shared_bytes
+            yield _Destination(device, stream, module, shared_bytes)
 
     def report(self) -> None:
         """Print and raise what finished launches recorded, on every device."""
@@ -176,6 +202,15 @@ def synchronize(device: int | None = None) -> None:
 def capability(device: int = 0) -> int:
     """Return the compute capability of a device, ten times the version: 90 for an H100."""
     return driver.capability(driver.device_number(capability, device))
+
+
+class _Destination(NamedTuple):
+    """Where a launch runs: its device and stream, the kernel's code there, and the shared memory that it needs and is allowed."""
+
+    device: int
+    stream: int
+    module: _LoadedModule
+    shared_bytes: int
 
 
 class _LoadedModule:

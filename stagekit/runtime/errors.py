@@ -133,6 +133,12 @@ class WrongDevice(Diagnostic):
     help = "{advice}"
 
 
+class CopyInCapture(Diagnostic):
+    title = "A captured launch copies no arrays of the host"
+    label = "`{kernel}`: `{name}` lies on the CPU, and the stream is being captured into a graph"
+    help = "copy what the graph works on before: stagekit.cuda.to_device({name})"
+
+
 class DeviceMismatch(Diagnostic):
     title = "Arrays of two devices"
     label = "`{name}` is on cuda:{device}, `{other}` is on cuda:{other_device}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from stagekit.runtime.views import REACHABLE, ArrayView
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _ON_GPU = ("cuda", "managed")
-_ALIGNMENT = 256  # bytes, of what a GPU allocates
+ALIGNMENT = 256  # bytes, of what a GPU allocates
 
 
 class HostCopies:
@@ -63,10 +63,10 @@ class HostCopies:
         self._device = device
         with driver.on_device(device):
             driver.wait(device)
-            self._spans = [_Span(low, high) for low, high in _joined(map(byte_range, views.values()))]
+            self._spans = [_Span(low, high) for low, high in joined(map(byte_range, views.values()))]
         for place, view in views.items():
             home = [span for span in self._spans if span.address <= byte_range(view)[0]][-1]
-            self.arguments[place] = _array_in(home.copy.data, home.address, view)
+            self.arguments[place] = array_in(home.copy.data, home.address, view)
             if not home.is_alive:
                 self.without_memory.add(place)
 
@@ -78,7 +78,7 @@ class HostCopies:
         if not view.address and low < high:
             return
         memory = (ctypes.c_char * (high - low)).from_address(low)
-        self.arguments[place] = _array_in(memory, low, view)
+        self.arguments[place] = array_in(memory, low, view)
 
     def write_back(self) -> None:
         """Copy what has changed to the GPU."""
@@ -90,7 +90,7 @@ class HostCopies:
             driver.wait(self._device)  # from pageable memory a copy may return before it has ended
 
 
-def _array_in(memory: Any, start: int, view: ArrayView) -> Array:
+def array_in(memory: Any, start: int, view: ArrayView) -> Array:
     """Return `view` as a NumPy array in `memory`, which stands for the addresses from `start` on."""
     assert isinstance(view.dtype, DType)
     strides = [step * view.dtype.itemsize for step in view.strides or ()]
@@ -108,8 +108,8 @@ class _Span:
     def __init__(self, address: int, end: int) -> None:
         self.address, self.end = address, end
         self.is_alive = end == address or (_is_allocated(address) and _is_allocated(end - 1))
-        memory = np.zeros(end - address + _ALIGNMENT, np.uint8)
-        self.copy = memory[(address - memory.ctypes.data) % _ALIGNMENT :][: end - address]  # aligned as the original is
+        memory = np.zeros(end - address + ALIGNMENT, np.uint8)
+        self.copy = memory[(address - memory.ctypes.data) % ALIGNMENT :][: end - address]  # aligned as the original is
         if self.is_alive and self.copy.size:
             driver.call("cuMemcpyDtoH", self.copy.ctypes.data, address, self.copy.size)
         self._before = self.copy.copy()
@@ -130,15 +130,15 @@ def byte_range(view: ArrayView) -> tuple[int, int]:
     return low, low + sum(map(abs, steps)) + view.dtype.itemsize
 
 
-def _joined(ranges: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
+def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Merge ranges that overlap; return them in order."""
-    joined: list[tuple[int, int]] = []
+    found: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
-        if joined and low < joined[-1][1]:
-            joined[-1] = joined[-1][0], max(high, joined[-1][1])
+        if found and low < found[-1][1]:
+            found[-1] = found[-1][0], max(high, found[-1][1])
         else:
-            joined.append((low, high))
-    return joined
+            found.append((low, high))
+    return found
 
 
 def _is_allocated(address: int) -> bool:

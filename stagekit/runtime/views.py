@@ -23,9 +23,9 @@ DeviceKind = Literal["cpu", "cuda", "pinned", "managed", "other"]
 
 REACHABLE: dict[str, frozenset[DeviceKind]] = {
     "cpu": frozenset({"cpu", "pinned", "managed"}),
-    "cuda": frozenset({"cuda", "pinned", "managed"}),
+    "cuda": frozenset({"cuda", "pinned", "managed", "cpu"}),
 }
-"""Per target, the kinds of memory that its kernels can use."""
+"""Per target, the kinds of memory that its launches take. Kernels on a GPU work on copies of what lies in memory of the CPU."""
 
 
 class Device(NamedTuple):

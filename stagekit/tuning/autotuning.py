@@ -198,7 +198,11 @@ class Autotuned:
         begin = time.perf_counter()
         bound = bind(self._first.kernel, args, kwargs)
         if bound.target == "interp":
-            raise TuningError(NotTimed(self.name))
+            advice = "tune outside `sk.sanitize` and with STAGEKIT_TARGET empty, cpu or cuda"
+            raise TuningError(NotTimed(self.name, "the interpreter", advice))
+        if bound.target == "cuda" and bound.device.kind == "cpu":
+            advice = "give arrays on the GPU, such as stagekit.cuda.to_device(x): the copies of each launch would be timed too"
+            raise TuningError(NotTimed(self.name, "copies of arrays of the host", advice))
         names = self._key_of(bound)
         one = Search(self.name, key, args, kwargs, self._reference, self._tolerance, options, stages)
         best, trials, where = one.run(self.allowed(bound), self.space)

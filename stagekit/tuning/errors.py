@@ -24,9 +24,9 @@ class NotTuned(Diagnostic):
 
 
 class NotTimed(Diagnostic):
-    title = "Nothing is timed on the interpreter"
-    label = "`{name}` would run on the interpreter"
-    help = "tune outside `sk.sanitize` and with STAGEKIT_TARGET empty, cpu or cuda"
+    title = "Nothing can be timed here"
+    label = "`{name}` would run on {where}"
+    help = "{advice}"
 
 
 class BadRecord(Diagnostic):

@@ -1,13 +1,9 @@
 """The text alone: raising it takes a machine that the tests cannot count on."""
 
-from stagekit.runtime.errors import ArgumentError, WrongDevice
+import numpy as np
 
-raise ArgumentError(
-    WrongDevice(
-        name="x",
-        target="cuda",
-        received="a float32 array of shape (8,)",
-        device="cpu",
-        advice="x = sk.cuda.to_device(x)",
-    )
-)
+from stagekit.runtime.args import read_array
+from stagekit.runtime.checks import wrong_device
+from stagekit.runtime.errors import ArgumentError
+
+raise ArgumentError(wrong_device("x", "cuda", read_array(np.ones(8, np.float32))))

@@ -171,6 +171,9 @@ class FakeDriver:
 
     do_cuMemcpyDtoH = do_cuMemcpyHtoD
 
+    def do_cuMemcpyHtoDAsync(self, to: int, source: int, size: int, stream: int) -> None:
+        ctypes.memmove(to, source, size)
+
     CUlaunchConfig = SimpleNamespace
 
     def cuLaunchKernelEx(self, launch: Any, function: str, pointers: int, extra: int) -> tuple[Any, ...]:

@@ -161,8 +161,10 @@ class OnGpu:
 def test_arrays_of_the_other_target_are_refused_with_the_way_out() -> None:
     assert "A.to_host()" in refused("that the cpu target can reach, got", array("A"), OnGpu())
 
-    with pytest.raises(ArgumentError, match=r"stagekit\.cuda\.to_device\(A\)"):
-        compile_reader(signature_of(array("A")), "cuda")([np.zeros(3, np.float32)], GpuReading(lambda _: 0))
+    read_gpu, host = compile_reader(signature_of(array("A"), array("B")), "cuda"), np.zeros(3, np.float32)
+    for name, arguments in {"A": [host, OnGpu()], "B": [OnGpu(), host]}.items():
+        with pytest.raises(ArgumentError, match=rf"stagekit\.cuda\.to_device\({name}\)"):
+            read_gpu(arguments, GpuReading(lambda _: 0))
 
 
 @pytest.mark.parametrize("kind", ["pinned", "managed"])
