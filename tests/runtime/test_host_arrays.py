@@ -108,7 +108,7 @@ def views(draw: st.DrawFn) -> tuple[int, Callable[[Array], Array]]:
     return whole, lambda base: (base.reshape(4, 6).T if is_turned else base.reshape(4, 6))[two, one]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(chosen=st.lists(st.tuples(views(), st.booleans()), min_size=1, max_size=4))
 def test_a_launch_on_copies_does_what_one_on_the_arrays_does(chosen: list[Any]) -> None:
     """Overlaps, strides, gaps and views without elements: each array of the host ends as if there were no copies. What
@@ -140,6 +140,7 @@ def test_a_launch_on_copies_does_what_one_on_the_arrays_does(chosen: list[Any]) 
         assert (len(gpu.named("cuMemAlloc")), len(gpu.named("cuMemFree"))) == ((0, 0) if is_empty else (1, 1))
 
 
+@settings(max_examples=40)
 @given(chosen=st.lists(views(), min_size=1, max_size=5))
 def test_copies_keep_order_distance_and_alignment(chosen: list[Any]) -> None:
     """By these three a kernel's entry was chosen: that arrays are aligned, and that they lie apart."""
