@@ -8,6 +8,34 @@ from stagekit.runtime.device_array import to_device as to_device
 from stagekit.runtime.driver import device_count as device_count
 from stagekit.runtime.driver import is_available as is_available
 from stagekit.runtime.launch_config import LaunchConfig as LaunchConfig
+def mbarrier_init(mbarrier: Any, count: Any) -> Any:
+    'Make 8 bytes of shared memory an mbarrier, in phase 0, whose phases take `count` arrivals each, 1 to 1048575. One thread does it; others may use it behind `syncthreads`, copies behind `fence_mbarrier_init`. On cuda: compute capability 9.0 or above.'
+def mbarrier_inval(mbarrier: Any) -> Any:
+    'End an mbarrier, whose memory may then be used for something else, or for a new one. On cuda: compute capability 9.0 or above.'
+def mbarrier_arrive(mbarrier: Any, count: Any = ...) -> Any:
+    'Count `count` arrivals at the present phase, at most as many as it lacks. What the thread did before is ordered before what a thread does that waited for the phase. On cuda: compute capability 9.0 or above.'
+def mbarrier_expect_tx(mbarrier: Any, bytes: Any) -> Any:
+    'Let the present phase take so many more bytes of copies before it ends. On cuda: compute capability 9.0 or above.'
+def mbarrier_arrive_expect_tx(mbarrier: Any, bytes: Any) -> Any:
+    '`mbarrier_expect_tx`, then one arrival. On cuda: compute capability 9.0 or above.'
+def mbarrier_test_wait(mbarrier: Any, parity: Any) -> Any:
+    'Has the phase of this parity, 0 or 1, ended? That is the present phase or the one before it. If so, what was done before the arrivals at it, and what its copies brought, is ordered before what the thread does next. On cuda: compute capability 9.0 or above.'
+def mbarrier_try_wait(mbarrier: Any, parity: Any) -> Any:
+    '`mbarrier_test_wait`, for which the thread may sleep a while first. On cuda: compute capability 9.0 or above.'
+def mbarrier_wait(mbarrier: Any, parity: Any) -> Any:
+    'Wait until the phase of this parity has ended, by `mbarrier_try_wait` in a loop. On cuda: compute capability 9.0 or above.'
+def fence_mbarrier_init() -> Any:
+    'Order the `mbarrier_init` of this thread before what copies, and other blocks of the cluster, do with it. On cuda: compute capability 9.0 or above.'
+def fence_proxy_async() -> Any:
+    'Order what this thread wrote, and what is ordered before it, before copies that are begun later: those go another way to memory, which no other fence or barrier reaches. On cuda: compute capability 9.0 or above.'
+def cp_async_bulk_g2s(target: Any, source: Any, size: Any, mbarrier: Any) -> Any:
+    'Begin to copy `size` bytes, a multiple of 16, as are both addresses, from global to shared memory. They are there when the phase of `mbarrier` has ended that expects them. On cuda: compute capability 9.0 or above.'
+def cp_async_bulk_s2g(target: Any, source: Any, size: Any) -> Any:
+    'Begin to copy `size` bytes, a multiple of 16, as are both addresses, from shared to global memory. This thread makes a group of its copies by `cp_async_bulk_commit`, and waits for that by `cp_async_bulk_wait`. On cuda: compute capability 9.0 or above.'
+def cp_async_bulk_commit() -> Any:
+    'Make a group of the copies to global memory that this thread has begun since the last one; of none an empty one. On cuda: compute capability 9.0 or above.'
+def cp_async_bulk_wait(pending: Any = ..., read: Any = ...) -> Any:
+    "Wait until at most `pending` groups of this thread's copies to global memory, the latest ones, are under way; with `read`, until the others have read their shared memory, which may then be written again. On cuda: compute capability 9.0 or above."
 def thread_idx(axis: Any = ...) -> Any:
     'Index of this thread in its block along axis "x", "y" or "z"; counts from 0.'
 def block_idx(axis: Any = ...) -> Any:
@@ -66,4 +94,4 @@ def cp_async_commit() -> Any:
     'Make a group of the copies that this thread has begun since the last one; of none an empty one. On cuda: compute capability 8.0 or above; below that by other instructions.'
 def cp_async_wait(pending: Any = ...) -> Any:
     "Wait until at most `pending` groups of this thread's copies, the latest ones, are under way. On cuda: compute capability 8.0 or above; below that by other instructions."
-__all__ = ['DeviceArray', 'LaunchConfig', 'block_dim', 'block_idx', 'capability', 'cp_async', 'cp_async_commit', 'cp_async_wait', 'device_count', 'empty', 'fence', 'grid_dim', 'is_available', 'lane_id', 'ldmatrix_x1', 'ldmatrix_x2', 'ldmatrix_x4', 'mma_m16n8k16_bf16', 'mma_m16n8k16_f16', 'mma_m16n8k32_s8', 'mma_m16n8k32_u8', 'mma_m16n8k8_tf32', 'mma_m8n8k4_f64', 'nanosleep', 'round_tf32', 'synchronize', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'thread_idx', 'threadfence', 'threadfence_block', 'threadfence_system', 'to_device', 'warp_id']
+__all__ = ['DeviceArray', 'LaunchConfig', 'block_dim', 'block_idx', 'capability', 'cp_async', 'cp_async_bulk_commit', 'cp_async_bulk_g2s', 'cp_async_bulk_s2g', 'cp_async_bulk_wait', 'cp_async_commit', 'cp_async_wait', 'device_count', 'empty', 'fence', 'fence_mbarrier_init', 'fence_proxy_async', 'grid_dim', 'is_available', 'lane_id', 'ldmatrix_x1', 'ldmatrix_x2', 'ldmatrix_x4', 'mbarrier_arrive', 'mbarrier_arrive_expect_tx', 'mbarrier_expect_tx', 'mbarrier_init', 'mbarrier_inval', 'mbarrier_test_wait', 'mbarrier_try_wait', 'mbarrier_wait', 'mma_m16n8k16_bf16', 'mma_m16n8k16_f16', 'mma_m16n8k32_s8', 'mma_m16n8k32_u8', 'mma_m16n8k8_tf32', 'mma_m8n8k4_f64', 'nanosleep', 'round_tf32', 'synchronize', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'thread_idx', 'threadfence', 'threadfence_block', 'threadfence_system', 'to_device', 'warp_id']

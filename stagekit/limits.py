@@ -10,6 +10,9 @@ WARP = 32  # threads
 MAX_LOCAL_BYTES = 512 * 1024  # of a thread
 MAX_SHARED_BYTES = 227 * 1024  # of a block, on the largest GPU; what the GPU at hand has is checked against it
 MAX_PARAMETER_BYTES = 4096  # of a kernel, on every GPU; CUDA C++ Programming Guide, function parameters
+MBARRIER_MOST = (
+    2**20 - 1
+)  # arrivals at a phase of an mbarrier, and bytes that it may lack; PTX ISA, "mbarrier: supported range"
 MAX_AXES = 64  # of an array, as NumPy has it
 MAX_ITERATIONS = 10_000_000  # of a loop in the checking interpreter, where no option says otherwise: no limit of a GPU
 

@@ -6,6 +6,7 @@ from stagekit.intrinsics import (
     bits,
     dot_products,
     exponentials,
+    hopper,
     index,
     rounding,
     special_functions,
@@ -23,6 +24,7 @@ FAMILIES = {
     "sync": (sync,),
     "warp": (warp,),
     "tensor cores": (tensor,),
+    "Hopper": (hopper,),
     "atomics": (atomics,),
 }
 

@@ -115,6 +115,11 @@ class Native(Enum):
     COPY_ASYNC = "copy_async"  # of one element; args: target, source, mask; params: align, covers
     COPY_COMMIT = "copy_commit"
     COPY_WAIT = "copy_wait"  # params: how many groups may be under way
+    MBARRIER = "mbarrier"  # an operation on one; the record's name says which
+    BULK_COPY = "bulk_copy"  # args: target, source, bytes, and the mbarrier, if it signals one
+    BULK_COMMIT = "bulk_commit"
+    BULK_WAIT = "bulk_wait"  # params: how many groups may be under way, and whether reading their source is enough
+    PROXY_FENCE = "proxy_fence"
     GIVE_WAY = "give_way"  # to another thread of the machine
 
 

@@ -229,6 +229,9 @@ class WrittenBytes(Watcher):
         """Forget what was written where something is under way."""
         self._elements(touch)[touch.index] = 0
 
+    def landed(self, touch: Touch) -> None:
+        self.access(touch, None)
+
     def _elements(self, touch: Touch) -> Array:
         """Return the flags of the elements that lanes may touch, those of each as one number."""
         itemsize, flags = touch.access.dtype.itemsize, self._flags(touch.allocation)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from stagekit.backends.interp.access import WrittenBytes
+from stagekit.backends.interp.asynchronous import Protocols
 from stagekit.backends.interp.breakpoints import StoppedBlock
 from stagekit.backends.interp.control import CONTROLS
 from stagekit.backends.interp.findings import Finding, FindingSink, Index3, Message
@@ -29,7 +30,7 @@ from stagekit.backends.interp.steps import STEPS
 from stagekit.backends.interp.team import LaunchState
 from stagekit.diagnostics import InternalError, counted
 from stagekit.display import ShownAsText
-from stagekit.ir import Function, Pointer, Value, semantics
+from stagekit.ir import Function, Native, Pointer, Value, semantics
 
 BUILDERS: Builders = {**STEPS, **CONTROLS, **CALLS}
 
@@ -116,8 +117,13 @@ def launch(
     state = LaunchState(grid, block, dynamic_shared_bytes, params, known, options, sink, stop=stop)
     written = WrittenBytes(options.outputs, checks.uninitialised)
     measured = Measured()
-    if checks.races:
-        races = Races(state, program)
+    races = Races(state, program) if checks.races else None
+    if program.has(Native.MBARRIER) or program.has(Native.BULK_COPY):
+        clocks = None if races is None else races.clocks
+        state.watchers.append(
+            Protocols(state, clocks, program.accesses)
+        )  # first, as it says why the others find something
+    if races is not None:
         state.watchers += [races, races.clocks]
     if checks.uninitialised or options.outputs:
         state.watchers.append(written)

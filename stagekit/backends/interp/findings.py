@@ -232,6 +232,68 @@ class NoProgress(Diagnostic):
     help = "what this loop waits for must be done by a thread that can run: lanes of a warp wait for each other"
 
 
+# -- mbarriers and copies -------------------------------------------------------------------------------------------------
+
+
+class MbarrierAbsent(Diagnostic):
+    title = "Use of memory that is no mbarrier"
+    label = "`{operation}` of `{name}`, which is not initialised, or not any more"
+    help = "let one thread call `mbarrier_init`, and put `syncthreads()` between that and the first use"
+
+
+class MbarrierMisused(Diagnostic):
+    title = "Misuse of an mbarrier"
+    label = "{what}"
+    help = "{hint}"
+
+
+class MbarrierOverrun(Diagnostic):
+    title = "Arrivals that an mbarrier does not wait for"
+    label = "{arrivals} at `{name}`, whose {lacks}"
+    help = "initialise it for as many arrivals as there are in each phase, or let fewer threads arrive"
+
+
+class MbarrierStuck(Diagnostic):
+    """A wait that nobody will end: all warps that can run wait. Notes name the others."""
+
+    title = "Wait for a phase of an mbarrier that never ends"
+    label = "waits for the phase of parity {parity} of `{name}`, whose {lacks}"
+    help = "check the count of `mbarrier_init`, the bytes expected and copied, and that parities begin with 0 and alternate"
+
+
+class MbarrierBytesLeft(Diagnostic):
+    title = "Bytes expected that do not come"
+    label = "when its block ends, `{name}` still counts bytes: its {lacks}"
+    help = "expect as many bytes as copies bring, and wait for them"
+
+
+class CopyUnderWay(Diagnostic):
+    title = "Access of memory that a copy works on"
+    label = "{verb} element {index} of `{array}` ({space} memory), which a copy still {copies}"
+    help = "wait for the copy first: for the phase of its mbarrier, or by `cp_async_bulk_wait`"
+
+
+class CopyLeftBehind(Diagnostic):
+    title = "Block ends before its copy"
+    label = "nobody waits for this copy, which still needs `{array}`"
+    help = "wait for the phase of its mbarrier, or by `cp_async_bulk_wait(read=True)`, before the block ends"
+
+
+class ProxyFenceMissing(Diagnostic):
+    title = "Copy of memory that was written without a proxy fence"
+    label = "{verb} element {index} of `{array}`, which was written with no proxy fence since"
+    help = (
+        "call `fence_proxy_async()`, or after `mbarrier_init` `fence_mbarrier_init()`, in the threads that write, then a barrier,"
+        " then begin the copy"
+    )
+
+
+class BadBulkSize(Diagnostic):
+    title = "Size of a bulk copy"
+    label = "a copy of {size}"
+    help = "a bulk copy has a positive multiple of 16 bytes; copy the rest by loads and stores"
+
+
 # -- arithmetic -------------------------------------------------------------------------------------------------------
 
 

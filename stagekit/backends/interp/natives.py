@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stagekit.backends.interp.asynchronous import build_bulk_commit, build_bulk_copy, build_bulk_wait, build_proxy_fence
 from stagekit.backends.interp.atomics import ATOMICS, build_atomic, build_load, build_pair, build_store
 from stagekit.backends.interp.findings import AbsentLaneRead, LaneNotHere, LaneOutsideMask, MasksDiffer
+from stagekit.backends.interp.mbarriers import build_mbarrier
 from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.program import Arrive, Builders, Built, Compiler, Running, Step, native_of
 from stagekit.backends.interp.steps import computed
@@ -283,6 +285,11 @@ NATIVES: dict[Native, NativeBuilder] = {
     Native.COPY_ASYNC: build_copy,
     Native.COPY_COMMIT: build_commit,
     Native.COPY_WAIT: build_wait,
+    Native.MBARRIER: build_mbarrier,
+    Native.BULK_COPY: build_bulk_copy,
+    Native.BULK_COMMIT: build_bulk_commit,
+    Native.BULK_WAIT: build_bulk_wait,
+    Native.PROXY_FENCE: build_proxy_fence,
 }
 
 CALLS: Builders = {ops.IntrinsicOp: _intrinsic}

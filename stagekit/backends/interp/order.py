@@ -18,8 +18,11 @@ lane is a set of bounds, each "every access of these threads before that time": 
 last barrier) and its warp (the last whole `syncwarp`), and a sparse map of all else, which lanes share until they differ.
 Sources: Flanagan and Freund, "FastTrack", PLDI 2009; PTX ISA, "Memory Consistency Model".
 
-An asynchronous copy, or access through another proxy, has its place as one more lane: its accesses are epochs of that lane, its
-start is a message to it, and a wait or a proxy fence is a message from it.
+    phase            what is ordered before an arrival at an mbarrier, or before the start of a copy that signals it, and the copy
+                     itself: before what a lane does that waited for that phase
+
+An asynchronous copy counts as an access of the lane that begins it. Whoever meets that lane, but has not waited for the copy,
+finds it under way (`asynchronous.py`).
 """
 
 from __future__ import annotations
@@ -243,11 +246,13 @@ class Clocks(Watcher):
 
     def __init__(self, launch: LaunchState, program: Program) -> None:
         self.shift = launch.tag_shift
-        self.has_messages = program.has(Native.FENCE) or any(a.acquires or a.releases for a in program.accesses)
+        messages = (Native.FENCE, Native.MBARRIER, Native.BULK_COPY)
+        self.has_messages = any(map(program.has, messages)) or any(a.acquires or a.releases for a in program.accesses)
         self.knows_lanes = self.has_messages or program.has(Native.WARP_BARRIER)
         self.teams: dict[Team, Clock] = {}
         self.blocks: dict[int, _BlockKnowledge] = {}
         self.messages: dict[Any, dict[tuple[int, int], _ChainKnowledge]] = {}
+        self.kept: dict[Any, Known] = {}  # what arrivals at mbarriers, and copies under way, tell of
 
     def of(self, team: Team) -> Clock:
         return self.teams.get(team, Clock())
@@ -356,6 +361,47 @@ class Clocks(Watcher):
             everything = join(join(learnt.known, floors), entry(path, time + 1))
             told = told.joined(Scoped(everything, everything))
         return told.within(access.scope)
+
+    def sent(self, touch: Touch, positions: Sequence[int], key: Any) -> None:
+        lanes, told = self.epochs(touch).at(np.array(positions)), self.kept.get(key, NOTHING)
+        warps: dict[int, list[int]] = {}
+        for i, tag in enumerate(lanes.thread.tolist()):
+            warps.setdefault(tag >> WARP_SHIFT, []).append(i)
+        for members in warps.values():
+            told = join(told, self._done_by(lanes.at(np.array(members))))
+        for known in {id(known): known for known in map(self._known_to, lanes.thread.tolist())}.values():
+            told = join(told, known)
+        self.kept[key] = told
+        clock = self.of(touch.team)
+        self.teams[touch.team] = clock._replace(time=clock.time + 1)
+
+    def _known_to(self, tag: int) -> Known:
+        block = self.blocks.get(tag >> self.shift)
+        return NOTHING if block is None else block.of(tag).known
+
+    def _done_by(self, lanes: Epochs) -> Known:
+        """Return the knowledge that all is over which these lanes of one warp have done, or which their floors tell of."""
+        path = self._path(int(lanes.thread[0]))
+        floor, of_block = (int(np.max(each)) for each in (lanes.warp, lanes.block))
+        times = np.broadcast_to(np.asarray(lanes.time) + 1, lanes.thread.shape).tolist()
+        if len(times) == WARP:
+            floor = max(floor, min(times))
+        below = {tag: Known(time, {}) for tag, time in zip(lanes.thread.tolist(), times) if time > floor}
+        return entry(path[:3], of_block, {path[3]: Known(floor, below)})
+
+    def handed_on(self, key: Any, other: Any) -> None:
+        self.kept[other] = join(self.kept.get(other, NOTHING), self.kept.pop(key, NOTHING))
+
+    def received(self, touch: Touch, positions: Sequence[int], key: Any) -> None:
+        known, joined = self.kept.get(key, NOTHING), dict[int, Known]()
+        for tag in self.epochs(touch).thread[np.array(positions)].tolist():
+            block = self._block_of(tag)
+            learnt = block.of(tag)
+            before = learnt.known  # as a rule the same object in many lanes
+            if id(before) not in joined:
+                joined[id(before)] = join(before, known)
+            if joined[id(before)] is not before:
+                block.table(tag >> WARP_SHIFT)[tag % WARP] = learnt._replace(known=joined[id(before)])
 
     def access(self, touch: Touch, value: Any) -> None:
         """Drop the messages that a plain store overwrites: it is no part of a chain."""

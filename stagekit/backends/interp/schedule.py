@@ -15,12 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from stagekit.backends.interp.asynchronous import lander
 from stagekit.backends.interp.control import Abandoned
-from stagekit.backends.interp.findings import BarrierNotReached, DivergentBarrier, NoProgress
+from stagekit.backends.interp.findings import BarrierNotReached, DivergentBarrier, MbarrierStuck, NoProgress
+from stagekit.backends.interp.mbarriers import Awaited
 from stagekit.backends.interp.memory import Allocation, Array, just_aligned
 from stagekit.backends.interp.options import Schedule
 from stagekit.backends.interp.program import Arrive, Program, Running, Turn, execute
 from stagekit.backends.interp.team import LaunchState, Team
+from stagekit.diagnostics import Note
 from stagekit.frozen import frozen
 from stagekit.ir import Op, Space
 from stagekit.limits import WARP
@@ -29,6 +32,8 @@ _TEAM_LANES = 8192  # lanes at which NumPy's cost per call no longer matters
 _TEAM_SHARED_BYTES = 1 << 24  # of the shared memory of the blocks of one team
 _SHARED_BASE = 0x1000  # shared memory has addresses of its own, of which only the alignment matters
 _DYNAMIC_ALIGN = 16  # bytes, of dynamic shared memory
+_PATIENCE = 100  # turns after which a copy lands although somebody still does something
+_MOST_NOTES = 8  # of others that wait, when all do
 _ORDER_SEED = 1  # keeps the order of blocks apart from the order of warps under one seed
 
 
@@ -140,6 +145,8 @@ class Scheduler:
         self.launch = launch
         self.starting = (_start(launch, program, blocks) for blocks in _blocks_to_start(launch, program))
         self.pick = _picker(launch.options.schedule)
+        self.land = lander(launch)
+        self.patience = _PATIENCE
         self.running: list[TeamRun] = []
 
     def run(self) -> None:
@@ -151,7 +158,8 @@ class Scheduler:
                 if not ready:  # some block waits at a barrier that not all of its teams will reach
                     self._release(self.running[0].group)
                 elif all(t.turn is not None and t.idle_since == self.launch.writes for t in ready):
-                    self._unstick(ready[0])
+                    if not self.land():
+                        self._unstick(ready[0])
                 else:
                     last = self.pick(ready, last)
                     self._advance(last)
@@ -167,9 +175,36 @@ class Scheduler:
         """Start another block when all teams wait in vain; without one, report it and abandon the launch."""
         if waiting.turn is None or self._start_next():
             return
-        why = "every warp that can run waits for memory that nobody will change"
-        waiting.team.report(NoProgress(why), waiting.turn.op.loc, waiting.team.active_lanes())
+        stuck = [awaited for each in self.running for awaited in each.team.awaited]
+        if waiting.team.awaited:
+            self._report_stuck(waiting.team, stuck)
+        else:
+            why = "every warp that can run waits for memory that nobody will change"
+            others = self._notes(stuck)
+            waiting.team.report(NoProgress(why), waiting.turn.op.loc, waiting.team.active_lanes(), notes=others)
         raise Abandoned
+
+    def _report_stuck(self, team: Team, stuck: list[Awaited]) -> None:
+        """Report a wait for an mbarrier that nobody will end, with those of all other threads."""
+        first = team.awaited[0]
+        others = self._notes([each for each in stuck if each[:3] != first[:3]])
+        at_fault = np.isin(team.tag, [each.tag for each in stuck if each[:3] == first[:3]])
+        lacks = first.mbarrier.lacks()
+        team.report(MbarrierStuck(first.parity, first.mbarrier.name, lacks), first.loc, at_fault, notes=others)
+
+    def _notes(self, stuck: list[Awaited]) -> tuple[Note, ...]:
+        """Return what some of those that wait for mbarriers wait for, each place and phase once."""
+        once = {each[:3]: each for each in reversed(stuck)}
+        return tuple(
+            [
+                Note(
+                    f"{self.launch.who(each.tag)} waits for the phase of parity {each.parity} of `{each.mbarrier.name}`, "
+                    f"whose {each.mbarrier.lacks()}",
+                    each.loc,
+                )
+                for each in list(reversed(once.values()))[:_MOST_NOTES]
+            ]
+        )
 
     def _advance(self, each: TeamRun) -> None:
         """Let a team run until its next request."""
@@ -183,6 +218,9 @@ class Scheduler:
             return
         if isinstance(request, Turn):
             each.turn = request
+            self.patience = self.patience - 1 if self.patience else _PATIENCE
+            if not self.patience:
+                self.land()  # who asks a limited number of times sees an end of it
             each.idle_since = each.rounds.get(request.op, -1) if request.is_idle else -1
             return
         each.arrived = request

@@ -43,6 +43,7 @@ class LaunchState:
 
     grid: blocks, block: threads, along x, y, z. params: the value of each parameter. prints, failures: in order.
     writes: how many accesses have changed memory; while the number stands still, a waiting warp waits in vain.
+    flights: the bulk copies under way, in the order of their beginning. mbarriers: by allocation and the byte where they begin.
     stop: what a `breakpoint()` calls with the number of its scene and a `StoppedBlock`, None where nobody looks.
     tag_shift: a thread's *tag* is `(block number + 1) << tag_shift | number in the block`, so that 0 stands for no thread,
     and shifting a tag right gives its block or its warp.
@@ -59,6 +60,8 @@ class LaunchState:
     prints: list[Message] = field(default_factory=list)
     failures: list[Message] = field(default_factory=list)
     writes: int = 0
+    flights: list[Any] = field(default_factory=list)
+    mbarriers: dict[Allocation, dict[int, Any]] = field(default_factory=dict)
     stop: Callable[[int, Any], None] | None = None
 
     def __post_init__(self) -> None:
@@ -91,7 +94,8 @@ class Team:
 
     blocks: linear block numbers. memory: the blocks' shared allocations, by number. local: those of the lanes, by the number
     of the pointer. rounds: the present ones of the loops that it runs, the outermost first. copies: those under way. lanes,
-    active: how many threads there are, and how many of them are active. closed: of each, how many groups of copies it has closed.
+    active: how many threads there are, and how many of them are active. closed: of each, how many groups of copies it has closed;
+    bulk_closed: of bulk copies. awaited: the phases of mbarriers for which its last such wait waited in vain.
     """
 
     launch: LaunchState
@@ -108,7 +112,8 @@ class Team:
 
     def __post_init__(self) -> None:
         self.lanes = self.active = self.block_lanes * len(self.blocks)
-        self.closed = np.zeros(self.lanes, np.int64)
+        self.closed, self.bulk_closed = np.zeros((2, self.lanes), np.int64)
+        self.awaited: list[Any] = []
 
     @cached_property
     def thread(self) -> Array:
@@ -351,6 +356,26 @@ class Touch(NamedTuple):
         return mask
 
 
+class Run(Touch):
+    """An access by one lane to elements side by side. lanes: the number of that lane, once for each element."""
+
+    __slots__ = ()
+
+    @property
+    def lane_numbers(self) -> Array:
+        return np.asarray(self.lanes)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The bytes of the arena from the first one on, and before the second one."""
+        itemsize, origin = self.access.dtype.itemsize, self.allocation.arena_start + self.phase
+        return int(self.index[0]) * itemsize + origin, (int(self.index[-1]) + 1) * itemsize + origin
+
+    def now(self) -> Array:
+        """Return a copy of the elements as they are now."""
+        return np.array(self.view.elements[self.index])
+
+
 class Watcher:
     """An observer of a launch, called before threads do something. A subclass overrides the methods that it needs."""
 
@@ -359,6 +384,21 @@ class Watcher:
 
     def copying(self, touch: Touch, value: Any) -> None:
         """Observe lanes begin to write to memory, which is done when they have waited for it."""
+
+    def landed(self, touch: Touch) -> None:
+        """Observe that what `copying` observed is in memory now."""
+
+    def sent(self, touch: Touch, positions: Sequence[int], key: Hashable) -> None:
+        """Observe lanes tell what is ordered before they go on. positions: among those that touch. key: who keeps it."""
+
+    def handed_on(self, key: Hashable, other: Hashable) -> None:
+        """Observe that what `key` keeps is kept by `other` from now on."""
+
+    def received(self, touch: Touch, positions: Sequence[int], key: Hashable) -> None:
+        """Observe lanes learn what `key` keeps. positions: among those that touch."""
+
+    def proxy_fence(self, team: Team, memory: Iterable[Allocation]) -> None:
+        """Observe the active lanes order what they know of this memory before copies that are begun later."""
 
     def updated(self, touch: Touch, is_written: Any) -> None:
         """Observe that lanes have accessed memory with an order. is_written: whether they stored, one for all or one per lane."""

@@ -1,0 +1,337 @@
+"""Bulk copies: begun by a lane, carried out by nobody in particular, late, and in an order that a kernel must not rely on.
+
+    flight = source, target, what it signals        begun, and noted in `launch.flights`
+    ... the lane goes on; memory has its old contents ...
+    land(launch, flight)                             when every warp waits in vain, or this lane has waited for the group
+
+A flight lands as late as it can, the last one first, or by the seed of a random order: who does not wait reads old data.
+`Protocols` finds who touches what a flight still reads or writes, which is wrong whenever it lands; copies of what threads wrote
+(through what PTX calls the generic proxy) with no `fence_proxy_async` behind it; and what a block leaves undone when it ends.
+Source: PTX ISA, "cp.async.bulk", "Async proxy", "Memory Consistency Model: proxies".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stagekit.backends.interp.access import VERBS, touches
+from stagekit.backends.interp.findings import (
+    BadBulkSize,
+    CopyLeftBehind,
+    CopyUnderWay,
+    MbarrierBytesLeft,
+    ProxyFenceMissing,
+)
+from stagekit.backends.interp.mbarriers import Mbarrier, count_down, ended, existing
+from stagekit.backends.interp.memory import Allocation, AnyPointers, Array
+from stagekit.backends.interp.order import Clocks, Epochs
+from stagekit.backends.interp.program import Built, Compiler
+from stagekit.backends.interp.team import Access, LaunchState, Run, Team, Touch, Values, Watcher
+from stagekit.diagnostics import Note, counted
+from stagekit.intrinsics.hopper import fence_mbarrier_init
+from stagekit.intrinsics.tensor import CHUNK_BYTES
+from stagekit.ir import Native, Space, ops
+
+
+class Signal(NamedTuple):
+    """What a copy signals: an mbarrier, which is this word of memory."""
+
+    mbarrier: Mbarrier
+    word: Run
+
+
+@dataclass(eq=False)
+class Flight:
+    """A copy under way. group: how many groups its lane had closed before. value: the elements, once they have been read."""
+
+    source: Run
+    target: Run
+    signal: Signal | None
+    group: int
+    value: Array | None = None
+
+    @property
+    def team(self) -> Team:
+        return self.source.team
+
+    @property
+    def lane(self) -> int:
+        return int(self.source.lane_numbers[0])
+
+    def read(self) -> Array:
+        """Read the source, unless that is done."""
+        if self.value is None:
+            self.value = self.source.now()
+        return self.value
+
+
+def land(launch: LaunchState, flight: Flight) -> None:
+    """Carry out a copy, and signal its mbarrier."""
+    launch.flights.remove(flight)
+    flight.target.view.elements[flight.target.index] = flight.read()
+    launch.writes += 1
+    for watcher in launch.watchers:
+        watcher.landed(flight.target)
+    if flight.signal is not None:
+        for watcher in launch.watchers:
+            watcher.handed_on(flight, flight.signal.mbarrier)
+        count_down(launch, flight.signal.mbarrier, 0, flight.read().nbytes)
+
+
+def lander(launch: LaunchState) -> Callable[[], bool]:
+    """Return what lets one copy of those under way land, and says whether there was one."""
+    schedule = launch.options.schedule
+    generator = np.random.default_rng((schedule.seed, _SEED)) if schedule and schedule.order == "random" else None
+
+    def land_one() -> bool:
+        if launch.flights:
+            number = int(generator.integers(len(launch.flights))) if generator else -1
+            land(launch, launch.flights[number])
+            return True
+        return False
+
+    return land_one
+
+
+_SEED = 2  # keeps the order of copies apart from that of warps and of blocks under one seed
+
+
+# -- beginning and waiting ------------------------------------------------------------------------------------------------
+
+
+def build_bulk_copy(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
+    """Build the start of copies, of one lane after the other."""
+    target, source, size, *signalled = c.numbers(op.args)
+    reads, writes = c.access(op, "read", op.args[1]), c.access(op, "write", op.args[0])
+    arrives = c.access(op, "atomic", op.args[3]) if signalled else None
+
+    def step(values: Values, team: Team) -> None:
+        signals: dict[int, Signal | None] = dict.fromkeys(np.flatnonzero(team.active_lanes()).tolist())
+        if arrives is not None:
+            signals = {
+                use.lane: Signal(use.mbarrier, _one(touch, use.position))
+                for touch in touches(team, values[signalled[0]], team.mask, arrives)
+                for use in existing(team, touch, 0, op.spec.name)
+            }
+        sizes = team.spread(values[size])
+        for lane, signal in signals.items():
+            count, rest = divmod(int(sizes[lane]), CHUNK_BYTES)
+            if rest or not count:
+                team.report(BadBulkSize(counted(int(sizes[lane]), "byte")), op.loc, _only(team, lane))
+                continue
+            count *= CHUNK_BYTES // reads.dtype.itemsize
+            runs = [_run(team, values[p], lane, count, each) for p, each in ((source, reads), (target, writes))]
+            if runs[0] is not None and runs[1] is not None:
+                _begin(Flight(runs[0], runs[1], signal, int(team.bulk_closed[lane])))
+
+    return (step,)
+
+
+def _begin(flight: Flight) -> None:
+    launch = flight.team.launch
+    for watcher in launch.watchers:
+        watcher.access(flight.source, None)
+        watcher.copying(flight.target, flight.source.now())
+    for watcher in launch.watchers if flight.signal is not None else ():
+        watcher.access(flight.signal.word, None)  # type: ignore[union-attr]
+        watcher.sent(flight.target, (0,), flight)
+    launch.flights.append(flight)
+
+
+def _one(touch: Touch, position: int) -> Run:
+    """Return the access of one lane out of several."""
+    lane, index = touch.lane_numbers[position], touch.indices()[position]
+    return Run(touch.team, touch.access, touch.allocation, touch.view, np.array([index]), np.array([lane]), touch.phase)
+
+
+def _only(team: Team, lane: int) -> Array:
+    return np.asarray(team.lane_numbers == lane)
+
+
+def _run(team: Team, address: AnyPointers, lane: int, count: int, access: Access) -> Run | None:
+    """Return the elements from where a lane points; None, and a report, where they are not aligned or not all there."""
+    only = _only(team, lane)
+    aligned = replace(access, align=CHUNK_BYTES, covers=CHUNK_BYTES // access.dtype.itemsize)
+    first = next(touches(team, address, only, aligned), None)
+    if first is None:
+        return None
+    for i in _doubtful(address, only, count, access):
+        if next(touches(team, address + np.int64(i), only, access), None) is None:
+            return None
+    start = int(first.indices()[0])
+    measured = replace(
+        access, covers=int(access.space is Space.GLOBAL)
+    )  # of what statistics say of shared memory, nothing holds
+    every = np.arange(start, start + count)
+    return Run(team, measured, first.allocation, first.view, every, np.full(count, lane), first.phase)
+
+
+def _doubtful(address: AnyPointers, only: Array, count: int, access: Access) -> Iterator[int]:
+    """Yield the elements that say whether all exist: the last one, and one outside the view that the pointer must stay in."""
+    lane, itemsize = int(np.argmax(only)), access.dtype.itemsize
+    for part, lanes in address.parts(only):
+        if lanes[lane] and part.reach is not None:
+            start = part.offset_bytes(access.dtype)
+            places = (start[lane] if isinstance(start, np.ndarray) else start) + np.arange(count) * itemsize
+            yield int(np.argmax(part.reach.misses(places, itemsize)))
+    yield count - 1
+
+
+def build_bulk_commit(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
+    """Build the end of a group of copies."""
+
+    def step(values: Values, team: Team) -> None:
+        team.bulk_closed[team.active_lanes()] += 1
+
+    return (step,)
+
+
+def build_bulk_wait(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
+    """Build the wait until at most so many groups of copies, the latest ones, are under way, or have not read their source."""
+    pending, is_read = op.params
+
+    def step(values: Values, team: Team) -> None:
+        active = team.active_lanes()
+        for flight in [f for f in team.launch.flights if f.team is team and f.signal is None and active[f.lane]]:
+            if flight.group < team.bulk_closed[flight.lane] - pending:
+                flight.read() if is_read else land(team.launch, flight)
+
+    return (step,)
+
+
+def build_proxy_fence(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
+    """Build the fence behind which copies see what was written the usual way, or mbarriers that were initialised."""
+    is_of_mbarriers = op.spec is fence_mbarrier_init
+
+    def step(values: Values, team: Team) -> None:
+        memory = [each for each in team.memory if not is_of_mbarriers or each in team.launch.mbarriers]
+        for watcher in team.launch.watchers:
+            watcher.proxy_fence(team, memory)
+
+    return (step,)
+
+
+# -- what is wrong --------------------------------------------------------------------------------------------------------
+
+
+class Protocols(Watcher):
+    """Finds who touches what a copy works on, copies of what was written without a proxy fence, and what is left undone.
+
+    clocks: None where nobody looks for races; then proxy fences are not looked for either. unfenced: by shared allocation, one
+    row each of the writer (its tag), its time and its access, for every byte that was written and not yet fenced; else 0.
+    """
+
+    def __init__(self, launch: LaunchState, clocks: Clocks | None, accesses: Sequence[Access]) -> None:
+        self.launch = launch
+        self.clocks = clocks
+        self.accesses = accesses
+        self.unfenced: dict[Allocation, Array] = {}
+
+    # -- what is under way ------------------------------------------------------------------------------------------------
+
+    def access(self, touch: Touch, value: Any) -> None:
+        for flight in self.launch.flights:
+            self._compare(touch, flight.target, "writes")
+            if touch.access.role != "read" and flight.value is None:
+                self._compare(touch, flight.source, "reads")
+        if touch.access.role != "read":
+            self._note_write(touch)
+        if isinstance(touch, Run):
+            self._ask_for_fence(touch)
+
+    def copying(self, touch: Touch, value: Any) -> None:
+        for flight in self.launch.flights:
+            self._compare(touch, flight.target, "writes")
+            if flight.value is None:
+                self._compare(touch, flight.source, "reads")
+        assert isinstance(touch, Run)
+        self._ask_for_fence(touch)
+        if (unfenced := self.unfenced.get(touch.allocation)) is not None:
+            unfenced[:, slice(*touch.span)] = 0
+
+    def _compare(self, touch: Touch, run: Run, verb: str) -> None:
+        if run.allocation.arena is not touch.allocation.arena:
+            return
+        start, stop = run.span
+        itemsize, origin = touch.access.dtype.itemsize, touch.allocation.arena_start + touch.phase
+        places = touch.indices() * itemsize + origin
+        hit = np.flatnonzero((places < stop) & (places + itemsize > start))
+        if len(hit):
+            allocation, first = touch.allocation, int(hit[0])
+            diagnostic = CopyUnderWay(
+                VERBS[touch.access.role], touch.element(first), allocation.name, allocation.space.value, verb
+            )
+            notes = (Note("the copy begins here", run.access.loc),)
+            key = (allocation.name, run.access.number)
+            touch.team.report(
+                diagnostic, touch.access.loc, touch.at_fault(hit), key, notes, int(touch.lane_numbers[first])
+            )
+
+    # -- proxies ------------------------------------------------------------------------------------------------------------
+
+    def _note_write(self, touch: Touch) -> None:
+        allocation, size = touch.allocation, touch.access.dtype.itemsize
+        is_arrival = touch.access.role == "atomic" and allocation in self.launch.mbarriers
+        if self.clocks is None or allocation.space is not Space.SHARED or is_arrival:
+            return
+        if allocation not in self.unfenced:
+            self.unfenced[allocation] = np.zeros((3, len(allocation.data)), np.int64)
+        epochs = self.clocks.epochs(touch)
+        places = touch.indices()[:, None] * size + touch.phase + np.arange(size)
+        times = np.broadcast_to(epochs.time, epochs.thread.shape)
+        for row, each in zip(
+            self.unfenced[allocation], (epochs.thread, times, np.full(len(places), touch.access.number))
+        ):
+            row[places] = each[:, None]
+
+    def proxy_fence(self, team: Team, memory: Iterable[Allocation]) -> None:
+        """Forget the writes that are ordered before the fence of one of the active lanes."""
+        for unfenced in [self.unfenced[each] for each in memory if each in self.unfenced]:
+            for lane in np.flatnonzero(team.active_lanes()).tolist():
+                some = np.flatnonzero(unfenced[0])
+                if len(some):
+                    done = self._is_ordered(team, lane, unfenced[0, some], unfenced[1, some])
+                    unfenced[:, some[done]] = 0
+
+    def _is_ordered(self, team: Team, lane: int, threads: Array, times: Array) -> Array:
+        assert self.clocks is not None
+        clock = [each[lane] if isinstance(each, np.ndarray) else each for each in self.clocks.of(team)]
+        return self.clocks.is_ordered(threads, times, Epochs(np.full(len(threads), team.tag[lane]), *clock))
+
+    def _ask_for_fence(self, run: Run) -> None:
+        unfenced = self.unfenced.get(run.allocation)
+        if unfenced is None:
+            return
+        missing = np.flatnonzero(unfenced[0, slice(*run.span)])
+        if len(missing):
+            first = int(missing[0])
+            _, _, number = unfenced[:, run.span[0] + first].tolist()
+            element = run.element(first // run.access.dtype.itemsize)
+            diagnostic = ProxyFenceMissing(VERBS[run.access.role], element, run.allocation.name)
+            notes = (Note("it is written here", self.accesses[number - 1].loc),)
+            key = (run.allocation.name, number)
+            run.team.report(diagnostic, run.access.loc, run.at_fault([0]), key, notes)
+
+    # -- the end ------------------------------------------------------------------------------------------------------------
+
+    def end(self, team: Team, is_last: bool) -> None:
+        for flight in [f for f in self.launch.flights if is_last and np.isin(f.team.blocks, team.blocks).any()]:
+            if flight.value is not None:
+                land(self.launch, flight)
+                continue
+            self.launch.flights.remove(flight)
+            run = flight.source if flight.signal is None else flight.target
+            flight.team.report(CopyLeftBehind(run.allocation.name), run.access.loc, run.at_fault([0]))
+
+    def forget(self, memory: Iterable[Allocation]) -> None:
+        for each in memory:
+            self.unfenced.pop(each, None)
+            for mbarrier in self.launch.mbarriers.pop(each, {}).values():
+                if mbarrier.tx:
+                    self.launch.sink.report(MbarrierBytesLeft(mbarrier.name, mbarrier.lacks()), mbarrier.loc, 1)
+                for key in (mbarrier, ended(mbarrier)) if self.clocks else ():
+                    self.clocks.kept.pop(key, None)  # type: ignore[union-attr]

@@ -1,0 +1,244 @@
+"""What compute capability 9.0 brought for threads that hand memory to each other: mbarriers, and copies that signal them.
+
+An *mbarrier* is 8 bytes of shared memory that count through phases. A phase ends when as many arrivals have come as
+`mbarrier_init` says, and as many bytes as were expected; then the next one begins. A wait names the parity of its phase, 0
+for the first one:
+
+    producer                                          consumer
+    mbarrier_wait(empty, parity ^ 1)                  mbarrier_wait(full, parity)
+    mbarrier_arrive_expect_tx(full, size)             ... tile[i] ...
+    cp_async_bulk_g2s(tile, source, size, full)       mbarrier_arrive(empty)
+
+On a new mbarrier a wait for parity 1 does not wait. All of it is inline PTX, so that nothing depends on what LLVM knows by name.
+What the interpreter makes of it is in `backends/interp/asynchronous.py`; the page docs/decisions/0041 says why.
+
+Source: PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier", "cp.async.bulk", "Async proxy".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stagekit import dtypes
+from stagekit.intrinsics.registry import by_name, define
+from stagekit.ir import (
+    BOOL,
+    U32,
+    Builder,
+    Effect,
+    Expand,
+    Intrinsic,
+    Lowering,
+    Native,
+    Param,
+    Pointer,
+    Sig,
+    Space,
+    Type,
+    Unsupported,
+    Value,
+)
+
+_HOPPER = 90  # the compute capability, times ten
+_PLACES = ("stagekit.cuda",)
+_EFFECTS = frozenset({Effect.READ, Effect.WRITE, Effect.ORDER})
+_MBARRIER = Pointer(dtypes.uint64, Space.SHARED)
+_ON_CPU = Unsupported(
+    "threads wait for each other there at barriers of the whole block alone; `sk.sanitize` runs this without a GPU"
+)
+Values = tuple[Value, ...]
+
+
+def _ptx(text: str, constraints: str = "", *results: Type) -> Expand:
+    """Return an instruction, past which LLVM moves no access of memory. text: `$0` is the first result or operand."""
+    clobbers = ",".join(filter(None, (constraints, "~{memory}")))
+    return Expand(lambda b, args, params: b.asm(text, clobbers, args, results, has_side_effects=True, host=None))
+
+
+def _asynchronous(
+    name: str,
+    args: tuple[str, ...],
+    sigs: Sequence[Sig],
+    on_cuda: Lowering,
+    on_interp: Lowering,
+    doc: str,
+    source: str,
+    **fields: Any,
+) -> Intrinsic:
+    """Define what takes part in a protocol of asynchronous copies: for threads, from this capability on."""
+    return define(
+        name=name,
+        args=args,
+        sigs=tuple(sigs),
+        effects=_EFFECTS,
+        is_asynchronous=bool(args),
+        lower={"cuda": on_cuda, "cpu": _ON_CPU, "interp": on_interp},
+        level="thread",
+        doc=doc,
+        source=f"PTX ISA, {source}",
+        min_capability=_HOPPER,
+        public_in=_PLACES,
+        **fields,
+    )
+
+
+# -- mbarriers ----------------------------------------------------------------------------------------------------------
+
+
+def _mbarrier(
+    instruction: str, ptx: str, doc: str, *operand: str, result: tuple[Type, ...] = (), **fields: Any
+) -> Intrinsic:
+    """Define an operation on an mbarrier. ptx: behind its name. operand: the name of its number, if it takes one."""
+    operands = ",".join(["=b"] * len(result) + ["l"] + ["r"] * len(operand))
+    sig = Sig((_MBARRIER, *[U32] * len(operand)), result)
+    return _asynchronous(
+        f"mbarrier_{instruction.split('.parity')[0].replace('.', '_')}",
+        ("mbarrier", *operand),
+        (sig,),
+        _ptx(f"mbarrier.{instruction}.{ptx};", operands, *result),
+        Native.MBARRIER,
+        doc,
+        f"mbarrier.{instruction}",
+        **fields,
+    )
+
+
+mbarrier_init = _mbarrier(
+    "init",
+    "shared.b64 [$0], $1",
+    "Make 8 bytes of shared memory an mbarrier, in phase 0, whose phases take `count` arrivals each, 1 to 1048575. One thread "
+    "does it; others may use it behind `syncthreads`, copies behind `fence_mbarrier_init`.",
+    "count",
+)
+mbarrier_inval = _mbarrier(
+    "inval", "shared.b64 [$0]", "End an mbarrier, whose memory may then be used for something else, or for a new one."
+)
+mbarrier_arrive = _mbarrier(
+    "arrive",
+    "shared.b64 _, [$0], $1",
+    "Count `count` arrivals at the present phase, at most as many as it lacks. What the thread did before is ordered before what "
+    "a thread does that waited for the phase.",
+    "count",
+    defaults=(1,),
+)
+mbarrier_expect_tx = _mbarrier(
+    "expect_tx",
+    "relaxed.cta.shared.b64 [$0], $1",
+    "Let the present phase take so many more bytes of copies before it ends.",
+    "bytes",
+)
+mbarrier_arrive_expect_tx = _mbarrier(
+    "arrive.expect_tx",
+    "shared.b64 _, [$0], $1",
+    "`mbarrier_expect_tx`, then one arrival.",
+    "bytes",
+)
+mbarrier_test_wait = _mbarrier(
+    "test_wait.parity",
+    "shared.b64 $0, [$1], $2",
+    "Has the phase of this parity, 0 or 1, ended? That is the present phase or the one before it. If so, what was done before "
+    "the arrivals at it, and what its copies brought, is ordered before what the thread does next.",
+    "parity",
+    result=(BOOL,),
+)
+mbarrier_try_wait = _mbarrier(
+    "try_wait.parity",
+    "shared.b64 $0, [$1], $2",
+    "`mbarrier_test_wait`, for which the thread may sleep a while first.",
+    "parity",
+    result=(BOOL,),
+)
+
+
+def _until_it_ends(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
+    with b.block() as before:
+        b.condition(b.not_(b.call_one(by_name("mbarrier_try_wait"), args)))
+    with b.block() as after:
+        b.yield_()
+    return b.while_((), before.done(), after.done())
+
+
+mbarrier_wait = _asynchronous(
+    "mbarrier_wait",
+    ("mbarrier", "parity"),
+    (Sig((_MBARRIER, U32), ()),),
+    Expand(_until_it_ends),
+    Expand(_until_it_ends),
+    "Wait until the phase of this parity has ended, by `mbarrier_try_wait` in a loop.",
+    "mbarrier.try_wait.parity",
+)
+fence_mbarrier_init = _asynchronous(
+    "fence_mbarrier_init",
+    (),
+    (Sig((), ()),),
+    _ptx("fence.mbarrier_init.release.cluster;"),
+    Native.PROXY_FENCE,
+    "Order the `mbarrier_init` of this thread before what copies, and other blocks of the cluster, do with it.",
+    "fence.mbarrier_init",
+)
+
+# -- copies of many bytes -------------------------------------------------------------------------------------------------
+
+_COPIED = [d for d in dtypes.ALL_DTYPES if d.kind != "bool"]
+_SIZE = "`size` bytes, a multiple of 16, as are both addresses"
+
+fence_proxy_async = _asynchronous(
+    "fence_proxy_async",
+    (),
+    (Sig((), ()),),
+    _ptx("fence.proxy.async;"),
+    Native.PROXY_FENCE,
+    "Order what this thread wrote, and what is ordered before it, before copies that are begun later: those go another way to "
+    "memory, which no other fence or barrier reaches.",
+    "fence.proxy.async",
+)
+cp_async_bulk_g2s = _asynchronous(
+    "cp_async_bulk_g2s",
+    ("target", "source", "size", "mbarrier"),
+    [Sig((Pointer(d, Space.SHARED), Pointer(d, Space.GLOBAL), U32, _MBARRIER), ()) for d in _COPIED],
+    _ptx("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];", "l,l,r,l"),
+    Native.BULK_COPY,
+    f"Begin to copy {_SIZE}, from global to shared memory. They are there when the phase of "
+    "`mbarrier` has ended that expects them.",
+    "cp.async.bulk.shared::cluster.global",
+    only_reads=("source",),
+)
+cp_async_bulk_s2g = _asynchronous(
+    "cp_async_bulk_s2g",
+    ("target", "source", "size"),
+    [Sig((Pointer(d, Space.GLOBAL), Pointer(d, Space.SHARED), U32), ()) for d in _COPIED],
+    _ptx("cp.async.bulk.global.shared::cta.bulk_group [$0], [$1], $2;", "l,l,r"),
+    Native.BULK_COPY,
+    f"Begin to copy {_SIZE}, from shared to global memory. This thread makes a group of its copies by `cp_async_bulk_commit`, "
+    "and waits for that by `cp_async_bulk_wait`.",
+    "cp.async.bulk.global.shared::cta",
+    only_reads=("source",),
+)
+cp_async_bulk_commit = _asynchronous(
+    "cp_async_bulk_commit",
+    (),
+    (Sig((), ()),),
+    _ptx("cp.async.bulk.commit_group;"),
+    Native.BULK_COMMIT,
+    "Make a group of the copies to global memory that this thread has begun since the last one; of none an empty one.",
+    "cp.async.bulk.commit_group",
+)
+
+
+def _bulk_wait(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
+    pending, read = params
+    return _ptx(f"cp.async.bulk.wait_group{'.read' if read else ''} {pending};").build(b, args, ())  # type: ignore[no-any-return]
+
+
+cp_async_bulk_wait = _asynchronous(
+    "cp_async_bulk_wait",
+    (),
+    (Sig((), ()),),
+    Expand(_bulk_wait),
+    Native.BULK_WAIT,
+    "Wait until at most `pending` groups of this thread's copies to global memory, the latest ones, are under way; with `read`, "
+    "until the others have read their shared memory, which may then be written again.",
+    "cp.async.bulk.wait_group",
+    params=(Param("pending", int, 0), Param("read", (False, True), False)),
+)
