@@ -119,8 +119,14 @@ CACHE = Switch(
     _FOLDER,
 )
 CACHE_MB = Switch("STAGEKIT_CACHE_MB", "512", "how large the disk cache may grow, in megabytes", _SIZE)
+NVTX = Switch(
+    "STAGEKIT_NVTX",
+    "0",
+    "1: NVTX ranges round traces, compiles, loads and launches, the latter of kernels that are made from now on",
+    _one_of("0", "1"),
+)
 
-SWITCHES: tuple[Switch, ...] = (DUMP, DUMP_DIR, VERIFY, TARGET, SANITIZE, THREADS, CACHE, CACHE_MB)
+SWITCHES: tuple[Switch, ...] = (DUMP, DUMP_DIR, VERIFY, TARGET, SANITIZE, THREADS, CACHE, CACHE_MB, NVTX)
 
 _told: set[str] = set()
 

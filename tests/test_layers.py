@@ -30,6 +30,7 @@ GROUND = (
     "native_tables",
     "forks",
     "extras",
+    "ranges",
     "recursion",
     "limits",
 )

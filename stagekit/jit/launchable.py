@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
+from stagekit import ranges
 from stagekit.artifact import Artifact, Style
 from stagekit.diagnostics import OfEach, StagekitError, conceal, hide_frames
 from stagekit.display import Listing, table
@@ -168,6 +169,20 @@ class Launchable(ABC):
         self.name = name
         self.function = function
         self._native = NativeLaunchers(name, lambda key: Launcher(self._launch, key))
+        if ranges.are_on():  # here, so that launches without ranges cost nothing more
+            self._show_launches()
+
+    def _show_launches(self) -> None:
+        """Let each launch be an NVTX range: of the kernel's name, with another one inside where Python launches."""
+        name, prepare = self.name, self._prepare
+        shown: dict[str, Any] = {
+            "_launch": ranges.in_range(f"{name}, launched by Python", self._launch),
+            "_prepare": lambda *call: ranges.in_range(name, prepare(*call)),
+        }
+        for method, function in shown.items():
+            function.__self__ = self  # as a method has
+            setattr(self, method, function)
+        self._native.surround = functools.partial(ranges.in_range, name)
 
     def __copy__(self) -> Self:
         """A kernel is copied as functions are: there is one."""

@@ -66,6 +66,9 @@ class _Shared:
 class NativeLaunchers:
     """The native launchers of one kernel, by brackets. general: returns what launches for given brackets without native code."""
 
+    surround: Callable[[Any], Any] | None = None
+    """What each callable goes through before it is used."""
+
     def __init__(self, name: str, general: Callable[[Any], Callable[..., Any]]) -> None:
         self._name = name
         self._general = general
@@ -157,8 +160,10 @@ class NativeLaunchers:
         if len(self._callables.get(key, ())) >= _MAX_CHAIN:
             self._drop(key)
         entry = self.entries.get(key)
-        fallback = self._general(key) if entry is None else entry[1]
+        fallback = self._general(key) if entry is None else getattr(entry[1], "__wrapped__", entry[1])
         launch = native_process.make_callable(code, f"{self._name}{brackets_text(key)}", fallback, state, shape)
+        if self.surround is not None:
+            launch = self.surround(launch)
         self._callables.setdefault(key, {})[name] = shared
         if key is None:
             self.without_brackets = launch

@@ -12,7 +12,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from stagekit import config
+from stagekit import config, ranges
 from stagekit.diagnostics import InternalError, Loc, StagekitError, shown
 from stagekit.forks import Once, cached_property
 from stagekit.frontend.captures import Captures
@@ -174,7 +174,8 @@ class Specialization(Launchable):
             for each in others:
                 self._require_same(each.traced.captures)
                 why = f"{target} has a trace of its own"
-            traced = self._trace(arg_types, target, choice)
+            with ranges.span(f"trace {self.name}"):
+                traced = self._trace(arg_types, target, choice)
             self.history.note("traced", "", why, began_s)
             for line in () if others else traced.printed:
                 show(line + "\n")

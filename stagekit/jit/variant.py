@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from stagekit import ranges
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import LIBRARY, shown
 from stagekit.dtypes import DType, float64
@@ -209,9 +210,10 @@ class Variant:
     def _artifact_for(self, target: str, made_for: tuple[int, ...], make: Callable[[], Artifact]) -> Artifact:
         def make_noted() -> Artifact:
             began_s = time.perf_counter()
-            found, is_from_disk = compilation.read_or_compile(
-                self.traced, target, made_for, lambda: self._named(make())
-            )
+            with ranges.span(f"compile {self.name} for {target}"):
+                found, is_from_disk = compilation.read_or_compile(
+                    self.traced, target, made_for, lambda: self._named(make())
+                )
             why = self._why_now(target, made_for)
             self.history.note("read" if is_from_disk else "compiled", target, why, began_s)
             return self._named(found)  # names for people are not part of a key

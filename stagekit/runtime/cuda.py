@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from stagekit import native_tables as tables
+from stagekit import ranges
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import hide_frames
 from stagekit.forks import new_lock
@@ -149,7 +150,8 @@ class CudaKernel(Kernel):
         with driver.on_device(device):
             with self._load_lock:
                 if device not in self._modules:
-                    self._modules[device] = _LoadedModule(self.artifact, device)
+                    with ranges.span(f"load {self._name} on cuda:{device}"):
+                        self._modules[device] = _LoadedModule(self.artifact, device)
             module, shared_bytes = self._modules[device], size.shared_bytes + self.artifact.added_shared_bytes
             module.allow_shared(shared_bytes)
             if self._rows is not None:

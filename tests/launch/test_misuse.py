@@ -215,11 +215,15 @@ MISUSES = {
         special[True, 1](x)
         special[1, (1, True)](x)
         special[1, 1, False](x)
-        special[1, 1, 0, True](x)
         special_tile[True](x)
         special_tile[lambda given: True](x)
         sk.cuda.LaunchConfig(True, 1)
         sk.cuda.LaunchConfig(1, 1, False)
+    """,
+    "NOT_A_STREAM": """
+        special[1, 1, 0, True](x)
+        special[1, 1, 0, "fast"](x)
+        sk.bench(lambda: None, target="cpu", stream=-1)
     """,
     "BLOCK_MISMATCH": """
         special_tile.compile("cpu", block=32)
