@@ -8,6 +8,32 @@ from stagekit.runtime.device_array import to_device as to_device
 from stagekit.runtime.driver import device_count as device_count
 from stagekit.runtime.driver import is_available as is_available
 from stagekit.runtime.launch_config import LaunchConfig as LaunchConfig
+def mma_m16n8k16_f16(a0: Any, a1: Any, a2: Any, a3: Any, b0: Any, b1: Any, c0: Any, c1: Any, c2: Any, c3: Any) -> Any:
+    "c + a @ b of a warp, all 32 lanes: a 16 by 16, b 16 by 8 of float16, c 16 by 8 of float32, in fragments. On a GPU the order of additions, and their rounding, are the hardware's. On cuda: compute capability 8.0 or above; below that by other instructions."
+def mma_m16n8k16_bf16(a0: Any, a1: Any, a2: Any, a3: Any, b0: Any, b1: Any, c0: Any, c1: Any, c2: Any, c3: Any) -> Any:
+    "c + a @ b of a warp, all 32 lanes: a 16 by 16, b 16 by 8 of bfloat16, c 16 by 8 of float32, in fragments. On a GPU the order of additions, and their rounding, are the hardware's. On cuda: compute capability 8.0 or above; below that by other instructions."
+def mma_m16n8k8_tf32(a0: Any, a1: Any, a2: Any, a3: Any, b0: Any, b1: Any, c0: Any, c1: Any, c2: Any, c3: Any) -> Any:
+    "c + a @ b of a warp, all 32 lanes: a 16 by 8, b 8 by 8 of float32, of which the lowest 13 bits are not looked at, c 16 by 8 of float32, in fragments. On a GPU the order of additions, and their rounding, are the hardware's. On cuda: compute capability 8.0 or above; below that by other instructions."
+def mma_m16n8k32_s8(a0: Any, a1: Any, a2: Any, a3: Any, b0: Any, b1: Any, c0: Any, c1: Any, c2: Any, c3: Any) -> Any:
+    'c + a @ b of a warp, all 32 lanes: a 16 by 32, b 32 by 8 of int8, c 16 by 8 of int32, in fragments. Sums wrap. On cuda: compute capability 8.0 or above; below that by other instructions.'
+def mma_m16n8k32_u8(a0: Any, a1: Any, a2: Any, a3: Any, b0: Any, b1: Any, c0: Any, c1: Any, c2: Any, c3: Any) -> Any:
+    'c + a @ b of a warp, all 32 lanes: a 16 by 32, b 32 by 8 of uint8, c 16 by 8 of int32, in fragments. Sums wrap. On cuda: compute capability 8.0 or above; below that by other instructions.'
+def mma_m8n8k4_f64(a0: Any, b0: Any, c0: Any, c1: Any) -> Any:
+    "c + a @ b of a warp, all 32 lanes: a 8 by 4, b 4 by 8 of float64, c 8 by 8 of float64, in fragments. On a GPU the order of additions, and their rounding, are the hardware's. On cuda: compute capability 8.0 or above; below that by other instructions."
+def round_tf32(x: Any) -> Any:
+    '`x` rounded to 10 bits behind the leading one, as factors of tf32 have: to nearest, ties away from zero. On cuda: compute capability 8.0 or above; below that by other instructions.'
+def ldmatrix_x1(pointer: Any, trans: Any = ...) -> Any:
+    '1 matrix of 8 rows of 16 bytes: to lane 4 * g + t the word t of row g of each. Lane 8 * i + r points to row r of matrix i, to a multiple of 16 bytes; other lanes to none. trans: of 8 by 8 elements of 16 bits, rows are columns, so that a lane gets elements g of rows 2 * t and 2 * t + 1.'
+def ldmatrix_x2(pointer: Any, trans: Any = ...) -> Any:
+    '2 matrices of 8 rows of 16 bytes: to lane 4 * g + t the word t of row g of each. Lane 8 * i + r points to row r of matrix i, to a multiple of 16 bytes; other lanes to none. trans: of 8 by 8 elements of 16 bits, rows are columns, so that a lane gets elements g of rows 2 * t and 2 * t + 1.'
+def ldmatrix_x4(pointer: Any, trans: Any = ...) -> Any:
+    '4 matrices of 8 rows of 16 bytes: to lane 4 * g + t the word t of row g of each. Lane 8 * i + r points to row r of matrix i, to a multiple of 16 bytes. trans: of 8 by 8 elements of 16 bits, rows are columns, so that a lane gets elements g of rows 2 * t and 2 * t + 1.'
+def cp_async(target: Any, source: Any, mask: Any, size: Any) -> Any:
+    'Copy `size` bytes, of which both addresses are multiples, to shared memory, while the thread goes on; zeros where `mask` is false. They are there for the thread behind `cp_async_wait`, for others behind a barrier after it. On cuda: compute capability 8.0 or above; below that by other instructions.'
+def cp_async_commit() -> Any:
+    'Make a group of the copies that this thread has begun since the last one; of none an empty one. On cuda: compute capability 8.0 or above; below that by other instructions.'
+def cp_async_wait(pending: Any = ...) -> Any:
+    "Wait until at most `pending` groups of this thread's copies, the latest ones, are under way. On cuda: compute capability 8.0 or above; below that by other instructions."
 def mbarrier_init(mbarrier: Any, count: Any) -> Any:
     'Make 8 bytes of shared memory an mbarrier, in phase 0, whose phases take `count` arrivals each, 1 to 1048575. One thread does it; others may use it behind `syncthreads`, copies behind `fence_mbarrier_init`. On cuda: compute capability 9.0 or above.'
 def mbarrier_inval(mbarrier: Any) -> Any:
@@ -36,6 +62,8 @@ def cp_async_bulk_commit() -> Any:
     'Make a group of the copies to global memory that this thread has begun since the last one; of none an empty one. On cuda: compute capability 9.0 or above.'
 def cp_async_bulk_wait(pending: Any = ..., read: Any = ...) -> Any:
     "Wait until at most `pending` groups of this thread's copies to global memory, the latest ones, are under way; with `read`, until the others have read their shared memory, which may then be written again. On cuda: compute capability 9.0 or above."
+def elect_sync(mask: Any = ...) -> Any:
+    'True in one lane of `mask`, which every lane of it calls: that which begins copies for the warp. It is always the same lane for the same mask, on the CPU the lowest. On cuda: compute capability 9.0 or above; below that by other instructions.'
 def thread_idx(axis: Any = ...) -> Any:
     'Index of this thread in its block along axis "x", "y" or "z"; counts from 0.'
 def block_idx(axis: Any = ...) -> Any:
@@ -68,30 +96,4 @@ def threadfence() -> Any:
     "Order this thread's memory accesses as seen by all threads of the device. Waits for nobody."
 def threadfence_system() -> Any:
     "Order this thread's memory accesses as seen by all devices and the host. Waits for nobody."
-def mma_m16n8k16_f16(a0: Any, a1: Any, a2: Any, a3: Any, b0: Any, b1: Any, c0: Any, c1: Any, c2: Any, c3: Any) -> Any:
-    "c + a @ b of a warp, all 32 lanes: a 16 by 16, b 16 by 8 of float16, c 16 by 8 of float32, in fragments. On a GPU the order of additions, and their rounding, are the hardware's. On cuda: compute capability 8.0 or above; below that by other instructions."
-def mma_m16n8k16_bf16(a0: Any, a1: Any, a2: Any, a3: Any, b0: Any, b1: Any, c0: Any, c1: Any, c2: Any, c3: Any) -> Any:
-    "c + a @ b of a warp, all 32 lanes: a 16 by 16, b 16 by 8 of bfloat16, c 16 by 8 of float32, in fragments. On a GPU the order of additions, and their rounding, are the hardware's. On cuda: compute capability 8.0 or above; below that by other instructions."
-def mma_m16n8k8_tf32(a0: Any, a1: Any, a2: Any, a3: Any, b0: Any, b1: Any, c0: Any, c1: Any, c2: Any, c3: Any) -> Any:
-    "c + a @ b of a warp, all 32 lanes: a 16 by 8, b 8 by 8 of float32, of which the lowest 13 bits are not looked at, c 16 by 8 of float32, in fragments. On a GPU the order of additions, and their rounding, are the hardware's. On cuda: compute capability 8.0 or above; below that by other instructions."
-def mma_m16n8k32_s8(a0: Any, a1: Any, a2: Any, a3: Any, b0: Any, b1: Any, c0: Any, c1: Any, c2: Any, c3: Any) -> Any:
-    'c + a @ b of a warp, all 32 lanes: a 16 by 32, b 32 by 8 of int8, c 16 by 8 of int32, in fragments. Sums wrap. On cuda: compute capability 8.0 or above; below that by other instructions.'
-def mma_m16n8k32_u8(a0: Any, a1: Any, a2: Any, a3: Any, b0: Any, b1: Any, c0: Any, c1: Any, c2: Any, c3: Any) -> Any:
-    'c + a @ b of a warp, all 32 lanes: a 16 by 32, b 32 by 8 of uint8, c 16 by 8 of int32, in fragments. Sums wrap. On cuda: compute capability 8.0 or above; below that by other instructions.'
-def mma_m8n8k4_f64(a0: Any, b0: Any, c0: Any, c1: Any) -> Any:
-    "c + a @ b of a warp, all 32 lanes: a 8 by 4, b 4 by 8 of float64, c 8 by 8 of float64, in fragments. On a GPU the order of additions, and their rounding, are the hardware's. On cuda: compute capability 8.0 or above; below that by other instructions."
-def round_tf32(x: Any) -> Any:
-    '`x` rounded to 10 bits behind the leading one, as factors of tf32 have: to nearest, ties away from zero. On cuda: compute capability 8.0 or above; below that by other instructions.'
-def ldmatrix_x1(pointer: Any, trans: Any = ...) -> Any:
-    '1 matrix of 8 rows of 16 bytes: to lane 4 * g + t the word t of row g of each. Lane 8 * i + r points to row r of matrix i, to a multiple of 16 bytes; other lanes to none. trans: of 8 by 8 elements of 16 bits, rows are columns, so that a lane gets elements g of rows 2 * t and 2 * t + 1.'
-def ldmatrix_x2(pointer: Any, trans: Any = ...) -> Any:
-    '2 matrices of 8 rows of 16 bytes: to lane 4 * g + t the word t of row g of each. Lane 8 * i + r points to row r of matrix i, to a multiple of 16 bytes; other lanes to none. trans: of 8 by 8 elements of 16 bits, rows are columns, so that a lane gets elements g of rows 2 * t and 2 * t + 1.'
-def ldmatrix_x4(pointer: Any, trans: Any = ...) -> Any:
-    '4 matrices of 8 rows of 16 bytes: to lane 4 * g + t the word t of row g of each. Lane 8 * i + r points to row r of matrix i, to a multiple of 16 bytes. trans: of 8 by 8 elements of 16 bits, rows are columns, so that a lane gets elements g of rows 2 * t and 2 * t + 1.'
-def cp_async(target: Any, source: Any, mask: Any, size: Any) -> Any:
-    'Copy `size` bytes, of which both addresses are multiples, to shared memory, while the thread goes on; zeros where `mask` is false. They are there for the thread behind `cp_async_wait`, for others behind a barrier after it. On cuda: compute capability 8.0 or above; below that by other instructions.'
-def cp_async_commit() -> Any:
-    'Make a group of the copies that this thread has begun since the last one; of none an empty one. On cuda: compute capability 8.0 or above; below that by other instructions.'
-def cp_async_wait(pending: Any = ...) -> Any:
-    "Wait until at most `pending` groups of this thread's copies, the latest ones, are under way. On cuda: compute capability 8.0 or above; below that by other instructions."
-__all__ = ['DeviceArray', 'LaunchConfig', 'block_dim', 'block_idx', 'capability', 'cp_async', 'cp_async_bulk_commit', 'cp_async_bulk_g2s', 'cp_async_bulk_s2g', 'cp_async_bulk_wait', 'cp_async_commit', 'cp_async_wait', 'device_count', 'empty', 'fence', 'fence_mbarrier_init', 'fence_proxy_async', 'grid_dim', 'is_available', 'lane_id', 'ldmatrix_x1', 'ldmatrix_x2', 'ldmatrix_x4', 'mbarrier_arrive', 'mbarrier_arrive_expect_tx', 'mbarrier_expect_tx', 'mbarrier_init', 'mbarrier_inval', 'mbarrier_test_wait', 'mbarrier_try_wait', 'mbarrier_wait', 'mma_m16n8k16_bf16', 'mma_m16n8k16_f16', 'mma_m16n8k32_s8', 'mma_m16n8k32_u8', 'mma_m16n8k8_tf32', 'mma_m8n8k4_f64', 'nanosleep', 'round_tf32', 'synchronize', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'thread_idx', 'threadfence', 'threadfence_block', 'threadfence_system', 'to_device', 'warp_id']
+__all__ = ['DeviceArray', 'LaunchConfig', 'block_dim', 'block_idx', 'capability', 'cp_async', 'cp_async_bulk_commit', 'cp_async_bulk_g2s', 'cp_async_bulk_s2g', 'cp_async_bulk_wait', 'cp_async_commit', 'cp_async_wait', 'device_count', 'elect_sync', 'empty', 'fence', 'fence_mbarrier_init', 'fence_proxy_async', 'grid_dim', 'is_available', 'lane_id', 'ldmatrix_x1', 'ldmatrix_x2', 'ldmatrix_x4', 'mbarrier_arrive', 'mbarrier_arrive_expect_tx', 'mbarrier_expect_tx', 'mbarrier_init', 'mbarrier_inval', 'mbarrier_test_wait', 'mbarrier_try_wait', 'mbarrier_wait', 'mma_m16n8k16_bf16', 'mma_m16n8k16_f16', 'mma_m16n8k32_s8', 'mma_m16n8k32_u8', 'mma_m16n8k8_tf32', 'mma_m8n8k4_f64', 'nanosleep', 'round_tf32', 'synchronize', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'thread_idx', 'threadfence', 'threadfence_block', 'threadfence_system', 'to_device', 'warp_id']

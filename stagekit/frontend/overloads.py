@@ -38,6 +38,10 @@ def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[st
         if values and spec.effects == PURE and spec.evaluate is not None and not holds_run_time(values):
             return fold(site, spec, values, params)
         sig = _RESOLVED[key] = resolve(site, spec, values)
+    for name, limits in spec.limits.items():
+        value = values[spec.args.index(name)]
+        if isinstance(value, int | float | np.number) and not limits.allow(float(value)):
+            raise site.error(BadCall(f"`{name}` of `{spec.name}` is {value}", f"it is {limits}"))
     if spec.level and not site.frame.is_per_thread:
         site.tracer.uses[spec.name] = spec.level
         if spec.level == "block":

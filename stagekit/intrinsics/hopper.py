@@ -22,13 +22,16 @@ from typing import Any
 
 from stagekit import dtypes
 from stagekit.intrinsics.registry import by_name, define
+from stagekit.intrinsics.tensor import CHUNK_BYTES
 from stagekit.ir import (
     BOOL,
     U32,
     Builder,
+    CompareKind,
     Effect,
     Expand,
     Intrinsic,
+    Limits,
     Lowering,
     Native,
     Param,
@@ -39,11 +42,19 @@ from stagekit.ir import (
     Unsupported,
     Value,
 )
+from stagekit.limits import MAX_SHARED_BYTES, MBARRIER_MOST
 
 _HOPPER = 90  # the compute capability, times ten
+_GROUPS = 16  # of copies that a thread may leave under way: the instruction has a number in it
 _PLACES = ("stagekit.cuda",)
 _EFFECTS = frozenset({Effect.READ, Effect.WRITE, Effect.ORDER})
 _MBARRIER = Pointer(dtypes.uint64, Space.SHARED)
+_LIMITS = {
+    "count": Limits(1, MBARRIER_MOST),
+    "bytes": Limits(0, MBARRIER_MOST),
+    "parity": Limits(0, 1),
+    "size": Limits(CHUNK_BYTES, MAX_SHARED_BYTES, CHUNK_BYTES),
+}
 _ON_CPU = Unsupported(
     "threads wait for each other there at barriers of the whole block alone; `sk.sanitize` runs this without a GPU"
 )
@@ -78,6 +89,7 @@ def _asynchronous(
         doc=doc,
         source=f"PTX ISA, {source}",
         min_capability=_HOPPER,
+        limits={arg: _LIMITS[arg] for arg in args if arg in _LIMITS},
         public_in=_PLACES,
         **fields,
     )
@@ -240,5 +252,39 @@ cp_async_bulk_wait = _asynchronous(
     "Wait until at most `pending` groups of this thread's copies to global memory, the latest ones, are under way; with `read`, "
     "until the others have read their shared memory, which may then be written again.",
     "cp.async.bulk.wait_group",
-    params=(Param("pending", int, 0), Param("read", (False, True), False)),
+    params=(Param("pending", tuple(range(_GROUPS)), 0), Param("read", (False, True), False)),
+)
+
+# -- one thread for a warp ------------------------------------------------------------------------------------------------
+
+
+def _is_lowest(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
+    """Elect the lane of the lowest bit of the mask, all of whose lanes are here."""
+    (mask,) = args
+    lane = b.cast(b.call_one(by_name("lane_id"), ()), dtypes.uint32)
+    lowest = b.and_(mask, b.sub(b.constant(0, dtypes.uint32), mask))
+    return (b.compare(CompareKind.EQ, lowest, b.shl(b.constant(1, dtypes.uint32), lane)),)
+
+
+elect_sync = define(
+    name="elect_sync",
+    args=("mask",),
+    sigs=(Sig((U32,), (BOOL,)),),
+    defaults=(0xFFFFFFFF,),
+    effects=frozenset({Effect.COLLECTIVE}),
+    lower={
+        "cuda": Expand(
+            lambda b, args, params: b.asm(
+                "elect.sync _|$0, $1;", "=b,r", args, (BOOL,), has_side_effects=True, host=None
+            )
+        ),
+        "cpu": Expand(_is_lowest),
+        "interp": Expand(_is_lowest),
+    },
+    doc="True in one lane of `mask`, which every lane of it calls: that which begins copies for the warp. It is always the same "
+    "lane for the same mask, on the CPU the lowest.",
+    source="PTX ISA, elect.sync",
+    min_capability=_HOPPER,
+    older=Expand(_is_lowest),
+    public_in=_PLACES,
 )

@@ -11,6 +11,7 @@ from stagekit.ir.intrinsic import (
     Extern,
     Fastmath,
     Intrinsic,
+    Limits,
     Llvm,
     Lowering,
     Native,
@@ -25,7 +26,7 @@ from stagekit.ir.typing import IrError
 
 __all__ = [
     "BOOL", "FASTMATH", "FLUSHING", "I32", "INDEX", "PURE", "TARGETS", "U32", "VECTOR_WIDTHS", "BinaryKind", "Block",
-    "Builder", "CompareKind", "Effect", "Effects", "Expand", "Extern", "Fastmath", "Function", "Intrinsic", "IrError",
+    "Builder", "CompareKind", "Effect", "Effects", "Expand", "Extern", "Fastmath", "Function", "Intrinsic", "IrError", "Limits",
     "Llvm", "Lowering", "Native", "Op", "OpenBlock", "Param", "Pointer", "Scalar", "Sig", "Space", "Type", "UnaryKind",
     "Unsupported", "Value", "Vector", "allows", "flow", "has_effect", "nesting", "of_dtype", "semantics", "walk",
 ]  # fmt: skip

@@ -67,6 +67,20 @@ class Param(NamedTuple):
         return type(value) is self.choices
 
 
+class Limits(NamedTuple):
+    """What a run-time argument may be. A number that is known while specialising is checked then, any other by the sanitizer."""
+
+    low: int
+    high: int
+    multiple: int = 1
+
+    def allow(self, value: float) -> bool:
+        return self.low <= value <= self.high and value % self.multiple == 0
+
+    def __str__(self) -> str:
+        return f"{self.low} to {self.high}" + (f", a multiple of {self.multiple}" if self.multiple > 1 else "")
+
+
 class Native(Enum):
     """What only the target itself can do; each backend has one table row per member that it supports."""
 
@@ -178,6 +192,7 @@ class Intrinsic:
     only_reads: the pointers through which it does not write, of those that it takes. is_asynchronous: it goes on with what it
     writes until the thread waits for it; who calls it keeps others away from that memory.
     min_capability: compute capability times ten. older: how cuda does it below that; None where it refuses.
+    limits: what arguments may be, by name, of those that must not be just any number of their dtype.
     public_in: the modules in which users find it; none for a record of which others are built.
     """
 
@@ -205,6 +220,7 @@ class Intrinsic:
     only_reads: tuple[str, ...] = ()
     is_asynchronous: bool = False
     extreme: Literal["min", "max"] | None = None
+    limits: Mapping[str, Limits] = field(default_factory=dict)
     min_capability: int = 75
     older: Lowering | None = None
     public_in: tuple[str, ...] = ("stagekit",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 
 import ml_dtypes
 import numpy as np
@@ -30,7 +31,7 @@ def ring(stages, count, fault):
     if sk.cuda.thread_idx("x") == 0 or fault == "initialised by all":
         for stage in sk.static_range(stages):
             if fault != "not initialised":
-                sk.cuda.mbarrier_init(full + stage, 0 if fault == "count of 0" else 1)
+                sk.cuda.mbarrier_init(full + stage, sk.cuda.thread_idx("y") + (fault != "count of 0"))
             sk.cuda.mbarrier_init(empty + stage, count + (fault == "count too high"))
         if fault != "initialisation not fenced":
             sk.cuda.fence_mbarrier_init()
@@ -61,7 +62,7 @@ def doubled(x, out, rounds, stages: sk.constexpr, consumers: sk.constexpr, fault
                 sk.cuda.mbarrier_arrive_expect_tx(full + stage, size + wrong)
             if fault != "no copy":
                 source = x + k * TILE + (1 if fault == "source not aligned" else 0)
-                length = {"size of 24": 24, "copy past the end": size * 99}.get(fault, size)
+                length = {"size of 24": 20 + rounds, "copy past the end": size * 4 * rounds}.get(fault, size)
                 sk.cuda.cp_async_bulk_g2s(tiles + stage * TILE, source, length, full + stage)
     elif t >= 32:
         for k in range(rounds):
@@ -69,7 +70,7 @@ def doubled(x, out, rounds, stages: sk.constexpr, consumers: sk.constexpr, fault
             if fault == "parity does not alternate":
                 parity = sk.int32(0)
             if fault == "parity of 2":
-                parity = sk.int32(2)
+                parity = rounds // 2
             if fault != "consumer does not wait":
                 sk.cuda.mbarrier_wait(full + stage, parity ^ (fault == "consumer waits for the wrong parity"))
             if fault == "released too early":
@@ -213,8 +214,13 @@ def left(x, fault: sk.constexpr):
             sk.cuda.fence_proxy_async()
             sk.cuda.cp_async_bulk_s2g(x + 16 * sk.cuda.block_idx("x"), tile, 64)
             sk.cuda.cp_async_bulk_commit()
+        elif fault == "looked at":
+            x[0] = bar[0] != 0
+        elif fault == "written":
+            bar[0] = 0
         else:
             sk.cuda.mbarrier_inval(bar)
+            bar[0] = 0
             if fault == "use behind the end":
                 sk.cuda.mbarrier_arrive(bar)
             sk.cuda.mbarrier_init(bar, 1)
@@ -226,6 +232,8 @@ def left(x, fault: sk.constexpr):
         ("bytes", ["MBARRIER_BYTES_LEFT"]),
         ("load", ["COPY_LEFT_BEHIND", "MBARRIER_BYTES_LEFT"]),
         ("store", ["COPY_LEFT_BEHIND"]),
+        ("looked at", ["MBARRIER_MISUSED"]),
+        ("written", ["MBARRIER_MISUSED"]),
         ("use behind the end", ["MBARRIER_ABSENT"]),
         ("", []),
     ],
@@ -233,7 +241,7 @@ def left(x, fault: sk.constexpr):
 def test_what_a_block_leaves_undone_is_found(fault, ids):
     watch = sk.sanitize(left, collect=True)
 
-    watch[2, 32](np.zeros(32, np.float32), fault)
+    watch[1, 32](np.zeros(32, np.float32), fault)
 
     assert [finding.id for finding in watch.report.findings] == ids
 
@@ -292,6 +300,47 @@ def test_ptxas_takes_it_and_keeps_to_registers(kernel, values):
     assert found.resources.stack_bytes == 0
     with pytest.raises(sk.StagekitError, match=r"needs compute capability 9\.0, this kernel is for 8\.6"):
         kernel.compile("cuda", capability=86)
+
+
+@sk.jit
+def unfit(x, call: sk.constexpr):
+    tile = sk.alloc_shared((32,), x.dtype, align=16)
+    bar = sk.alloc_shared((1,), sk.uint64)
+    call(x, tile, bar)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda x, tile, bar: sk.cuda.mbarrier_init(bar, 0), "`count` of `mbarrier_init` is 0"),
+        (lambda x, tile, bar: sk.cuda.mbarrier_arrive(bar, 1 << 20), "`count` of `mbarrier_arrive` is 1048576"),
+        (lambda x, tile, bar: sk.cuda.mbarrier_expect_tx(bar, -16), "`bytes` of `mbarrier_expect_tx` is -16"),
+        (lambda x, tile, bar: sk.cuda.mbarrier_wait(bar, 2), "`parity` of `mbarrier_wait` is 2"),
+        (lambda x, tile, bar: sk.cuda.mbarrier_try_wait(bar, np.int64(-1)), "`parity` of `mbarrier_try_wait` is -1"),
+        (lambda x, tile, bar: sk.cuda.cp_async_bulk_g2s(tile, x, 24, bar), "it is 16 to 232448, a multiple of 16"),
+        (lambda x, tile, bar: sk.cuda.cp_async_bulk_s2g(x, tile, 0), "`size` of `cp_async_bulk_s2g` is 0"),
+        (lambda x, tile, bar: sk.cuda.cp_async_bulk_wait(-1), "`pending` of `cp_async_bulk_wait` is -1"),
+    ],
+)
+def test_numbers_that_cannot_be_right_are_refused_while_specialising(call, text):
+    with pytest.raises(sk.StagekitError, match=re.escape(text)):
+        _ = unfit.specialize(x=sk.Tensor((None,), sk.float32), call=call).ir
+
+
+@sk.jit
+def elected(out, mask: sk.constexpr):
+    t = sk.cuda.thread_idx("x")
+    if mask >> (t & 31) & 1:
+        out[t] = sk.cuda.elect_sync(mask)
+
+
+@pytest.mark.parametrize("mask", [0xFFFFFFFF, 0x00F0F000, 1 << 31])
+@pytest.mark.parametrize("place", ["cpu", "sanitizer", pytest.param("gpu", marks=pytest.mark.gpu)])
+def test_one_lane_of_each_warp_is_elected(place, mask):
+    (out,) = run(place, elected[1, 64], [np.zeros(64, np.int32)], mask)
+
+    np.testing.assert_array_equal(out.reshape(2, 32).sum(axis=1), 1)
+    assert all(mask >> lane & 1 for lane in np.flatnonzero(out[:32]))
 
 
 def test_the_cpu_says_why_it_refuses():

@@ -24,9 +24,10 @@ from stagekit.backends.interp.findings import (
     CopyLeftBehind,
     CopyUnderWay,
     MbarrierBytesLeft,
+    MbarrierMisused,
     ProxyFenceMissing,
 )
-from stagekit.backends.interp.mbarriers import Mbarrier, count_down, ended, existing
+from stagekit.backends.interp.mbarriers import Mbarrier, count_down, ended, existing, word
 from stagekit.backends.interp.memory import Allocation, AnyPointers, Array
 from stagekit.backends.interp.order import Clocks, Epochs
 from stagekit.backends.interp.program import Built, Compiler
@@ -35,6 +36,7 @@ from stagekit.diagnostics import Note, counted
 from stagekit.intrinsics.hopper import fence_mbarrier_init
 from stagekit.intrinsics.tensor import CHUNK_BYTES
 from stagekit.ir import Native, Space, ops
+from stagekit.limits import MBARRIER_BYTES
 
 
 class Signal(NamedTuple):
@@ -107,7 +109,7 @@ def build_bulk_copy(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
     """Build the start of copies, of one lane after the other."""
     target, source, size, *signalled = c.numbers(op.args)
     reads, writes = c.access(op, "read", op.args[1]), c.access(op, "write", op.args[0])
-    arrives = c.access(op, "atomic", op.args[3]) if signalled else None
+    arrives = word(c, op, "atomic", op.args[3]) if signalled else None
 
     def step(values: Values, team: Team) -> None:
         signals: dict[int, Signal | None] = dict.fromkeys(np.flatnonzero(team.active_lanes()).tolist())
@@ -238,6 +240,8 @@ class Protocols(Watcher):
             self._compare(touch, flight.target, "writes")
             if touch.access.role != "read" and flight.value is None:
                 self._compare(touch, flight.source, "reads")
+        if touch.access.covers and touch.allocation in self.launch.mbarriers:
+            self._look_for_mbarriers(touch)
         if touch.access.role != "read":
             self._note_write(touch)
         if isinstance(touch, Run):
@@ -252,6 +256,16 @@ class Protocols(Watcher):
         self._ask_for_fence(touch)
         if (unfenced := self.unfenced.get(touch.allocation)) is not None:
             unfenced[:, slice(*touch.span)] = 0
+
+    def _look_for_mbarriers(self, touch: Touch) -> None:
+        """Report accesses of memory that is an mbarrier, of which the bits mean nothing."""
+        first = touch.indices() * touch.access.dtype.itemsize + touch.phase
+        hit = np.flatnonzero(np.isin(first - first % MBARRIER_BYTES, list(self.launch.mbarriers[touch.allocation])))
+        if len(hit):
+            verb, name = VERBS[touch.access.role], touch.allocation.name
+            what = f"{verb} element {touch.element(int(hit[0]))} of `{name}`, which is an mbarrier"
+            diagnostic = MbarrierMisused(what, "only operations of mbarriers may touch it, until `mbarrier_inval`")
+            touch.team.report(diagnostic, touch.access.loc, touch.at_fault(hit), name)
 
     def _compare(self, touch: Touch, run: Run, verb: str) -> None:
         if run.allocation.arena is not touch.allocation.arena:

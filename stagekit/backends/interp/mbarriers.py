@@ -21,9 +21,9 @@ import numpy as np
 from stagekit.backends.interp.access import touches
 from stagekit.backends.interp.findings import MbarrierAbsent, MbarrierMisused, MbarrierOverrun
 from stagekit.backends.interp.program import Built, Compiler, Step
-from stagekit.backends.interp.team import Access, LaunchState, Team, Touch, Values
+from stagekit.backends.interp.team import Access, LaunchState, Role, Team, Touch, Values
 from stagekit.diagnostics import Diagnostic, Loc, counted
-from stagekit.ir import Native, ops
+from stagekit.ir import Native, Value, ops
 from stagekit.limits import MBARRIER_MOST
 
 
@@ -108,6 +108,11 @@ def build_mbarrier(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
     return (_OPERATIONS[op.spec.name](c, op),)
 
 
+def word(c: Compiler, op: ops.IntrinsicOp, role: Role, pointer: Value) -> Access:
+    """Register that `op` accesses an mbarrier. It covers no element, which tells it from an access of the memory itself."""
+    return replace(c.access(op, role, pointer), covers=0)
+
+
 def _places(touch: Touch, operand: Any) -> Iterator[_Spot]:
     """Yield where each lane that touches points, in the order of lanes, with its operand."""
     given = touch.pick(touch.team.spread(operand)).tolist()
@@ -145,7 +150,7 @@ def _used(team: Team, touch: Touch, operand: Any, what: str) -> list[Use]:
 
 
 def _build_init(c: Compiler, op: ops.IntrinsicOp) -> Step:
-    access = c.access(op, "write", op.args[0])
+    access = word(c, op, "write", op.args[0])
     pointer, count = c.numbers(op.args)
 
     def step(values: Values, team: Team) -> None:
@@ -166,7 +171,7 @@ def _build_init(c: Compiler, op: ops.IntrinsicOp) -> Step:
 
 
 def _build_inval(c: Compiler, op: ops.IntrinsicOp) -> Step:
-    access = c.access(op, "write", op.args[0])
+    access = word(c, op, "write", op.args[0])
     (pointer,) = c.numbers(op.args)
 
     def step(values: Values, team: Team) -> None:
@@ -195,7 +200,7 @@ def _arrival(
     """Return what builds an operation that counts so many arrivals, and expects so many bytes, of its operand."""
 
     def build(c: Compiler, op: ops.IntrinsicOp) -> Step:
-        access = replace(c.access(op, "atomic", op.args[0]), order="release", scope="block", is_seen=False)
+        access = replace(word(c, op, "atomic", op.args[0]), order="release", scope="block")
         pointer, operand = c.numbers(op.args)
 
         def step(values: Values, team: Team) -> None:
@@ -239,7 +244,7 @@ def _tell(touch: Touch, positions: list[int], mbarrier: Mbarrier) -> None:
 
 
 def _build_wait(c: Compiler, op: ops.IntrinsicOp) -> Step:
-    access: Access = replace(c.access(op, "read", op.args[0]), order="acquire", scope="block", is_seen=True)
+    access = replace(word(c, op, "read", op.args[0]), order="acquire", scope="block")
     result, pointer, parity = c.numbers((op.result, *op.args))
 
     def step(values: Values, team: Team) -> None:
