@@ -201,9 +201,34 @@ def place_of_user(loc: Loc | None) -> Loc | None:
     return next(of_user, None) or next(of_shelf, loc)
 
 
+_calls_users: set[types.CodeType] = set()
+
+
+def calls_user(function: Callable[P, R]) -> Callable[P, R]:
+    """Mark a function of ours that calls one of the user's: of what that raises, entry points drop the frames before it."""
+    _calls_users.add(function.__code__)
+    return function
+
+
+def _frames_of_user(error: Exception) -> types.TracebackType | None:
+    """Return the frames from a function of the user's on which one of ours called, or None where none did."""
+    trace, caller = error.__traceback__, None
+    while trace is not None:
+        caller = trace if trace.tb_frame.f_code in _calls_users else caller
+        trace = trace.tb_next
+    while caller is not None and caller.tb_frame.f_code.co_filename.startswith(PACKAGE):
+        caller = caller.tb_next
+    return caller
+
+
+def expose(error: Exception) -> None:
+    """Drop our frames where a function of the user's raised; before a bare `raise`. An error of ours keeps its frames."""
+    error.__traceback__ = _frames_of_user(error) or error.__traceback__
+
+
 def conceal(error: Exception) -> None:
-    """Drop the frames that an error came through; the bare `raise` that must follow adds none either."""
-    error.__traceback__ = None
+    """Drop the frames of ours that an error came through; the bare `raise` that must follow adds none either."""
+    error.__traceback__ = _frames_of_user(error)
     error.__cause__ = None
     error.__suppress_context__ = True
 
@@ -357,12 +382,16 @@ def hide_frames(function: Callable[P, R], *mistakes: type[Exception]) -> Callabl
             raise
         except TypeError as error:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                expose(error)
                 raise  # from inside the function
             try:
                 raise wrong_arguments(function, _misfit(function, args, kwargs) or _problem(error)) from None
             except CallError as refused:
                 conceal(refused)
                 raise
+        except Exception as error:
+            expose(error)
+            raise
 
     entry.__stagekit_host__ = True  # type: ignore[attr-defined]  # a kernel does not trace it
     return entry

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from stagekit import ranges
 from stagekit.artifact import Artifact, Style
-from stagekit.diagnostics import OfEach, StagekitError, conceal, hide_frames
+from stagekit.diagnostics import OfEach, StagekitError, conceal, expose, hide_frames
 from stagekit.display import Listing, table
 from stagekit.forks import importing
 from stagekit.frontend.parameters import Parameters
@@ -87,6 +87,9 @@ class Launcher:
             return self._launch(self._key, args, kwargs) if entry is None else entry[1](*args, **kwargs)
         except StagekitError as error:
             conceal(error)
+            raise
+        except Exception as error:
+            expose(error)
             raise
 
     __call__.__stagekit_host__ = True  # type: ignore[attr-defined]  # as of `hide_frames`, which has a frame of its own

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from stagekit.diagnostics import hide_frames
+from stagekit.diagnostics import calls_user, hide_frames
 from stagekit.torch.errors import BatchOfMutated, NoBatchingRule, OperatorError
 from stagekit.torch.schemas import Schema, refused
 
@@ -43,6 +43,7 @@ def _refuse(plan: Schema, info: Any, in_dims: Sequence[Any], *args: Any) -> Any:
 
 
 @hide_frames
+@calls_user
 def _loop(made: Any, plan: Schema, info: Any, in_dims: Sequence[Any], *args: Any) -> Any:
     """Call the operator for each of a batch."""
     for name in plan.mutates:
@@ -67,6 +68,8 @@ def _without_gaps(value: Any) -> Any:
     return value.contiguous() if isinstance(value, torch.Tensor) else value
 
 
+@hide_frames
+@calls_user
 def _once(made: Any, plan: Schema, leading: frozenset[int], info: Any, in_dims: Sequence[Any], *args: Any) -> Any:
     """Call the operator once, with the batch as the first axis of the inputs that take further ones; else for each."""
     batched = {place for place, axis in enumerate(in_dims) if axis is not None}

@@ -23,7 +23,7 @@ from typing import Any, cast
 
 import torch
 
-from stagekit.diagnostics import PACKAGE, StagekitError, counted, hide_frames, shown
+from stagekit.diagnostics import StagekitError, calls_user, conceal, counted, expose, hide_frames, shown
 from stagekit.torch.batching import batching_rule
 from stagekit.torch.errors import (
     GradientCount,
@@ -134,6 +134,7 @@ def _implementation(
     written = [plan.inputs.index(each) for each in plan.mutates]
     is_checked = False
 
+    @calls_user
     def run(*given: Any) -> Any:
         nonlocal is_checked
         if len(given) < count:
@@ -144,7 +145,10 @@ def _implementation(
                 check_outputs(plan, _several(made), given)
                 is_checked = True
         except StagekitError as error:
-            _hide_our_frames(error)
+            conceal(error)
+            raise
+        except Exception as error:
+            expose(error)
             raise
         for each in written:
             _note_written(given[each])
@@ -157,15 +161,7 @@ def _implementation(
         with torch.cuda.device(device):
             return run(*given)
 
-    return run_on_device if is_cuda else run
-
-
-def _hide_our_frames(error: Exception) -> None:
-    """Let the traceback begin in the user's function; the bare `raise` that must follow adds no frame."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(PACKAGE):
-        trace = trace.tb_next
-    error.__traceback__ = trace
+    return hide_frames(calls_user(run_on_device)) if is_cuda else run
 
 
 def _called(plan: Schema, function: Callable[..., Any]) -> Callable[[Arguments], Any]:
@@ -221,6 +217,7 @@ def _fake(plan: Schema, defaults: Sequence[Any]) -> Callable[..., Any]:
     """Return what torch calls with tensors without data."""
 
     @hide_frames
+    @calls_user
     def make(*args: Any) -> Any:
         given = (*args, *defaults[len(args) :])
         made = [make(given) for make in plan.makers.values()]
@@ -333,6 +330,7 @@ def _differentiating(
     is_given = [name not in formula.constant for name in plan.outputs]
 
     @hide_frames
+    @calls_user
     def run_backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         saved = iter(ctx.saved_tensors)
         values = [next(saved) if other is None else other[0] for other in ctx.others]

@@ -22,7 +22,7 @@ from typing import Any, Literal
 import stagekit
 from stagekit import config
 from stagekit.cache import sha256
-from stagekit.diagnostics import OfEach, hide_frames, shown, wrong_arguments
+from stagekit.diagnostics import OfEach, calls_user, hide_frames, shown, wrong_arguments
 from stagekit.frontend.tracer import suggest
 from stagekit.jit.argtypes import view_of
 from stagekit.jit.jitfunction import JitFunction
@@ -149,6 +149,7 @@ class Autotuned:
         self._chosen[place] = candidate
         return candidate
 
+    @calls_user
     def allowed(self, bound: Bound) -> list[Candidate]:
         """Return the candidates that the constraint allows for a call. Raises TuningError where it allows none."""
         where = self._where
@@ -162,6 +163,7 @@ class Autotuned:
             )
         return found
 
+    @calls_user
     def _key_of(self, bound: Bound) -> dict[str, Any]:
         """Return what the choice depends on besides the types of the arguments, as JSON has it."""
         meta = bound.meta()

@@ -15,7 +15,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_complete
 from typing import Any
 
 from stagekit.cache import open_store
-from stagekit.diagnostics import StagekitError, warn
+from stagekit.diagnostics import StagekitError, calls_user, warn
 from stagekit.forks import cached_property
 from stagekit.frontend.parameters import ArgType
 from stagekit.frontend.state import freeze
@@ -38,6 +38,7 @@ def name_of(source: Source) -> str:
     return str(getattr(source, "__name__", None) or type(source).__name__)
 
 
+@calls_user
 def build(source: Source, config: Config) -> Launchable:
     """Return the kernel of a configuration. Raises what the factory raises, and TuningError where it gives no kernel."""
     if isinstance(source, JitFunction):

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from stagekit.diagnostics import calls_user
 from stagekit.runtime import driver
 from stagekit.runtime.args import cupy_stream
 from stagekit.runtime.device_array import DeviceArray
@@ -68,6 +69,7 @@ class WallClock(CallClock):
     def clear(self) -> None:
         self._cleared += 1
 
+    @calls_user
     def time(self, call: Call) -> Callable[[], float]:
         begin_ns = time.perf_counter_ns()
         call()
@@ -94,6 +96,7 @@ class EventClock(CallClock):
     def clear(self) -> None:
         driver.call("cuMemsetD8Async", self._cleared._address, 0, self._cleared.nbytes, self.stream)
 
+    @calls_user
     def time(self, call: Call) -> Callable[[], float]:
         flags = driver.api().CUevent_flags.CU_EVENT_DEFAULT
         events = driver.call("cuEventCreate", flags), driver.call("cuEventCreate", flags)

@@ -14,7 +14,7 @@ from typing import Any, Literal, SupportsFloat
 
 import numpy as np
 
-from stagekit.diagnostics import hide_frames, shown, wrong_arguments
+from stagekit.diagnostics import calls_user, hide_frames, shown, wrong_arguments
 from stagekit.display import ShownAsText
 from stagekit.runtime import driver
 from stagekit.runtime.args import describe
@@ -117,10 +117,7 @@ def bench(
     found = target or ("cpu" if launched_on is None else "cuda")
     handle = None if stream is None else stream_handle(stream)
     clock = clock_for(found, launched_on, handle)
-    with clock.ready():
-        for _ in range(_WARM_UP_CALLS):
-            call()
-        clock.wait()
+    _warm_up(call, clock)
     count = rounds or _rounds_for(call, clock, seconds, clear_caches)
     times = time_in_turns({0: call}, clock, count, clears_caches=clear_caches)[0]
     return Measurement(tuple(times), clock.where, bytes_moved, operations)
@@ -141,6 +138,15 @@ def _check(call: Any, seconds: Any, rounds: Any, target: Any, **counts: Any) -> 
         raise wrong_arguments(bench, f"`target` is {shown(target)}, not 'cpu' or 'cuda'")
 
 
+@calls_user
+def _warm_up(call: Call, clock: CallClock) -> None:
+    with clock.ready():
+        for _ in range(_WARM_UP_CALLS):
+            call()
+        clock.wait()
+
+
+@calls_user
 def _launched_on(call: Call) -> int | None:
     """Call it, and return the GPU on which it launched a kernel of ours, or which torch or CuPy use; None where it used none."""
     if not driver.is_available():

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from stagekit.diagnostics import shown, wrong_arguments
+from stagekit.diagnostics import calls_user, shown, wrong_arguments
 from stagekit.extras import ExtraError, require_extra
 
 Tell = Callable[[], None]
@@ -37,6 +37,7 @@ class Stages:
             return
         done = 0
 
+        @calls_user
         def tell() -> None:
             nonlocal done
             done += 1

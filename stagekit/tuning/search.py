@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from stagekit.diagnostics import StagekitError
+from stagekit.diagnostics import StagekitError, calls_user
 from stagekit.extras import require_extra
 from stagekit.jit.argtypes import view_of
 from stagekit.runtime import driver
@@ -234,6 +234,7 @@ class Search:
         if what:
             state.leave_out("wrong", what)
 
+    @calls_user
     def _expected_outputs(self, outputs: SavedOutputs) -> dict[str, Array] | None:
         """Return what the reference says that the kernel should write; None without a reference."""
         if self._reference is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import io
 import threading
+import traceback
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -556,3 +558,27 @@ def test_the_stream_that_is_current_runs_it() -> None:
     stream.synchronize()
 
     assert y.min() == y.max() == 2
+
+
+def test_an_error_of_the_users_function_has_no_frame_of_ours() -> None:
+    """Of torch's there are some: the one that called the operator is the user's."""
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError
+
+    def copies(x: Tensor, *, out: Tensor) -> None:
+        out.copy_(x)
+
+    of_function = skt.operator(
+        "sk_test::fails", lambda x, out: fails(), outputs={"out": "x"}, schema="(Tensor x) -> Tensor"
+    )
+    of_maker = skt.operator("sk_test::fails_to_make", copies, outputs={"out": lambda x: fails()})
+    of_backward = skt.operator("sk_test::fails_backward", copies, outputs={"out": "x"}, backward=fails)
+    x = torch.ones(3, requires_grad=True)
+
+    for call in (lambda: of_function(x), lambda: of_maker(x), lambda: of_backward(x).sum().backward()):
+        with pytest.raises(ZeroDivisionError) as raised:
+            call()
+        frames = traceback.extract_tb(raised.value.__traceback__)
+        assert frames[-1].name == "fails"
+        assert not [frame for frame in frames if frame.filename.startswith(str(Path(sk.__file__).parent))]
