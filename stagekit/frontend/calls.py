@@ -107,7 +107,7 @@ def _elementwise(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any]) -
         if type(value) in COMPLEX:
             value = in_parts(value)
         if (mapper := mapper_of(value)) is not None:
-            return site.invoke(mapper, [value, fn, tuple(args), kwargs])
+            return site.invoke(mapper, [value, fn, tuple(args), kwargs and site.tracer.journal.born(kwargs)])
     return NotImplemented
 
 

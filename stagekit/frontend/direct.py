@@ -35,6 +35,7 @@ from stagekit.dtypes import DType
 from stagekit.frontend import effects
 from stagekit.frontend.builtins import STAGED
 from stagekit.frontend.evaluation import Site
+from stagekit.frontend.journal import Journal
 from stagekit.frontend.language import Staged
 from stagekit.frontend.numbers import COMPARISONS, SYMBOLS, is_numeric
 from stagekit.frontend.overloads import call_intrinsic
@@ -56,8 +57,8 @@ def direct(function: F) -> F:
 
 def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any:
     """Return `fn(*args, **kwargs)`, computed by CPython."""
-    source, place = _source_of(fn.__code__)
-    inner = Frame(site.tracer, source, Scope(source.names, {}, None), fn, site.loc, site.frame.depth + 1)
+    source, place, scope = _source_of(fn.__code__)
+    inner = Frame(site.tracer, source, scope, fn, site.loc, site.frame.depth + 1)
     effects.enter(site, inner)
     inside = Site(inner, place)
     inside.at()
@@ -77,7 +78,7 @@ def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any
             inside.at()
 
     def argument(value: Any) -> Any:
-        if not callable(value) or isinstance(value, Intrinsic | Staged | DType) or is_of_library(value):
+        if not callable(value) or type(value) in _OF_LANGUAGE or is_of_library(value):
             return value
 
         recorded = Recorded(inside, value)
@@ -88,9 +89,10 @@ def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any
         wrapper.__wrapped__ = value  # type: ignore[attr-defined]
         return wrapper
 
+    captures, journal = site.tracer.captures, site.tracer.journal
     for value in (*args, *kwargs.values()):
-        if not _reads_no_state(value):
-            site.tracer.captures.note_given(value, site.tracer.journal.is_born)
+        if not _reads_no_state(value, journal):
+            captures.note_given(value, journal.is_born)
     token = language_call.set(in_language)
     try:
         made = site.by_python(fn, map(argument, args), {name: argument(value) for name, value in kwargs.items()})
@@ -100,28 +102,35 @@ def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any
     return site.tracer.journal.born(made) if isinstance(made, list) or is_open(made) else made
 
 
-def _reads_no_state(value: Any) -> bool:
+def _reads_no_state(value: Any, journal: Journal) -> bool:
     """Return whether a value has nothing that may change between traces: the tracer, the library or the language made it."""
-    if type(value) is tuple or (type(value) is dict and not value):
-        return all(map(_reads_no_state, value))
-    of_language = isinstance(value, (*STAND_INS, Intrinsic, Staged, DType))
-    return of_language or is_of_library(value) or is_atomic(value)
+    kind = type(value)
+    if kind is tuple:
+        return all(_reads_no_state(each, journal) for each in value)
+    if kind is dict and (not value or journal.is_born(value)):
+        return all(_reads_no_state(each, journal) for each in value.values())
+    return kind in _WITHOUT_STATE or is_of_library(value) or is_atomic(value)
+
+
+_OF_LANGUAGE = frozenset({Intrinsic, Staged, DType})
+_WITHOUT_STATE = frozenset({*STAND_INS, *_OF_LANGUAGE})
 
 
 def run_at(tracer: Tracer, loc: Loc, fn: types.FunctionType, *args: Any) -> Any:
     """Return `fn(*args)`, computed by CPython for the line `loc` where no expression calls it: where paths meet."""
-    source, place = _source_of(fn.__code__)
-    frame = Frame(tracer, source, Scope(source.names, {}, None), fn, loc, 0, is_per_thread=True)
+    source, place, scope = _source_of(fn.__code__)
+    frame = Frame(tracer, source, scope, fn, loc, 0, is_per_thread=True)
     return run(Site(frame, place), fn, list(args), {})
 
 
 @functools.cache
-def _source_of(code: types.CodeType) -> tuple[Source, ast.stmt]:
-    """Return a source for the place of a function, none of which is parsed, and a node at its first line."""
+def _source_of(code: types.CodeType) -> tuple[Source, ast.stmt, Scope]:
+    """Return a source for the place of a function, none of which is parsed, a node at its first line, and its empty scope."""
     nothing: frozenset[str] = frozenset()
     place = ast.Pass(lineno=code.co_firstlineno, col_offset=0, end_lineno=code.co_firstlineno, end_col_offset=0)
     node = ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Constant(None), lineno=code.co_firstlineno)
-    return Source(code.co_filename, code.co_name, node, Names(nothing, nothing)), place
+    source = Source(code.co_filename, code.co_name, node, Names(nothing, nothing))
+    return source, place, Scope(source.names, {}, None)
 
 
 @functools.cache

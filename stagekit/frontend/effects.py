@@ -78,9 +78,9 @@ def of_program(function: F) -> F:
 
 def enter(site: Site, inner: Frame) -> None:
     """Begin a call. One of the library is a statement of a block-level kernel, in which each thread acts for itself."""
-    inner.is_per_thread = site.frame.is_per_thread
-    is_of_program = hasattr(inner.function, "__stagekit_of_program__")
-    if not inner.is_per_thread and not is_of_program and inner.source.file.startswith(LIBRARY):
+    if site.frame.is_per_thread:
+        inner.is_per_thread = True
+    elif inner.source.file.startswith(LIBRARY) and not hasattr(inner.function, "__stagekit_of_program__"):
         if hasattr(inner.function, "__stagekit_of_thread__"):
             hint = "use it in a fragment marked `@sk.inline(per_thread=True)`, which takes the whole tile"
             raise site.error(BadCall(f"`{inner.source.name}` is what one thread holds of a tile", hint))

@@ -103,6 +103,7 @@ class Facts:
         self.loops: dict[Value, tuple[Value, Value]] = {}
         self.asked: list[Multiple | Predicate] = []
         self.missed: set[Value] = set()
+        self._multiples: set[tuple[Value, int]] = set()  # what is known, or taken for granted, by the facts so far
         self._sums: dict[Value, Polynomial] = {}
         self._iterations: dict[Value, Value] = {}
         self._inside: dict[Value, Op] = {}  # the ops that are under a condition, by their results
@@ -115,6 +116,14 @@ class Facts:
         may_be_off: an argument that misses it by a constant may be asked for, as `a % 8 == 7` for a + 1.
         Raises Unanswerable where that would have to be known of something else than arguments.
         """
+        if (value, divisor) in self._multiples:
+            return True
+        found = self._is_known_multiple(value, divisor, may_be_off)
+        if found:
+            self._multiples.add((value, divisor))
+        return found
+
+    def _is_known_multiple(self, value: Value, divisor: int, may_be_off: bool) -> bool:
         if isinstance(value.type, Scalar) and self.intervals[value].multiple % divisor == 0:
             return True
         if divisor & (divisor - 1):
@@ -285,6 +294,8 @@ class Facts:
     def withdraw(self, count: int) -> list[Multiple | Predicate]:
         """Take back all facts but the first `count`, and return them."""
         withdrawn, self.asked[count:] = self.asked[count:], []
+        if withdrawn:
+            self._multiples.clear()
         return withdrawn
 
     # -- sums of products ---------------------------------------------------------------------------------------

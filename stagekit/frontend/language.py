@@ -38,7 +38,7 @@ from stagekit.frontend.parts import describe
 from stagekit.frontend.source import name_given_to
 from stagekit.frontend.tables import table_of
 from stagekit.frontend.values import Address, Array, Number, StaticRange, holds_run_time
-from stagekit.ir import Space, Value, Vector
+from stagekit.ir import BOOL, Space, Value, Vector
 from stagekit.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES
 
 
@@ -112,6 +112,8 @@ def _mask(site: Site, mask: Any) -> Value | None:
     """Return a mask as a bool value; None for one that is always on."""
     if mask is None or mask is True:
         return None
+    if type(mask) is Number and mask.value.type is BOOL:  # nearly always
+        return mask.value
     if not is_numeric(mask):
         raise site.error(BadOperands("mask=", describe(mask), "a mask is a bool"))
     return site.tracer.arithmetic.to_value(mask, dtypes.bool_)

@@ -37,7 +37,7 @@ def in_vectors(site: Site, values: Any, widths: Any) -> list[Any]:
     Where they are not numbers, or for each lane not numbers of one dtype, return one for each lane instead.
     """
     if len(values) == len(widths):
-        if not all(map(is_numeric, values)):
+        if not all(type(value) is Number or is_numeric(value) for value in values):
             return [value for value, width in zip(values, widths) for _ in range(width)]
         return [_splat(site, value, width) for value, width in zip(values, widths)]
     are_typed = all(isinstance(value, Number | np.generic) and is_numeric(value) for value in values)
@@ -49,7 +49,7 @@ def in_vectors(site: Site, values: Any, widths: Any) -> list[Any]:
 
 def _splat(site: Site, number: Any, width: int) -> Any:
     """Return a vector with `number` in each of `width` lanes; a vector stays as it is."""
-    if width == 1 or isinstance(own_type(number), Vector):
+    if width == 1 or (type(number) is Number and type(number.value.type) is Vector):
         return number
     scalar = site.tracer.arithmetic.number(number)
     return Number(site.tracer.builder.splat(scalar.value, width), scalar.is_weak, (scalar,) * width)

@@ -185,6 +185,15 @@ def _is_beyond(value: Numeric, dtype: DType) -> bool:
     return isinstance(value, int) and dtype.is_integer and not dtype.holds(value)
 
 
+_EXACT = 1 << 53  # every integer up to it is a float64
+
+
+@functools.lru_cache(1024)
+def _rounded(literal: str, dtype: DType) -> Any:
+    """Return what a float dtype holds of a literal. Its text tells -0.0 from 0.0."""
+    return semantics.round_to(float(literal), dtype)
+
+
 _NOT = "write `not x`: Python takes a bool that is known for 0 or 1 here; `~x` of a run-time bool is its opposite"
 
 
@@ -203,6 +212,8 @@ class Arithmetic:
             return operand if operand.type.dtype is dtype else self.builder.cast(operand, dtype)
         if type(value) is int and dtype.is_integer and dtype.min <= value <= dtype.max:  # nearly all that are known
             return self.builder.constant(value, dtype)
+        if dtype.is_float and (type(value) is float or (type(value) is int and -_EXACT <= value <= _EXACT)):
+            return self.builder.constant(_rounded(repr(value), dtype), dtype)
         self._check_range(value, dtype)
         return self.builder.constant(self.payload(value, dtype), dtype)
 

@@ -198,13 +198,17 @@ class StatementOrder:
         return dataclasses.replace(access, where=where, masks=masks)
 
     def statement(self, op: Op, inside: list[Op], pending: list[_MemoryUse]) -> list[_MemoryUse]:
+        if not inside:
+            return pending
         barriers = [i for i, each in enumerate(inside) if Effect.SYNC in each.effects]
         first = self.accesses(inside[: barriers[0]] if barriers else inside)
         clash = next(((a, b) for b in first for a in pending if self.may_meet(a, b)), None)
         if clash is not None:
             self.reasons.setdefault(op, _reason(*clash))
             pending = []
-        return self.accesses(inside[barriers[-1] :]) if barriers else [*pending, *first]
+        if barriers:
+            return self.accesses(inside[barriers[-1] :])
+        return _union(pending, first) if self.is_rough else [*pending, *first]
 
     # -- accesses -----------------------------------------------------------------------------------------------
 
@@ -212,15 +216,15 @@ class StatementOrder:
         """Return what `inside`, of one statement, does to memory that threads share."""
         found: dict[object, _MemoryUse] = {}
         siblings: list[_MemoryUse] = []
-        waits = any(has_effect(op, Effect.COLLECTIVE) for op in inside)
+        waits = any(has_effect(op, Effect.COLLECTIVE) for op in inside if type(op) is not ops.Load)
         for op, is_first, mask in self.accessing(inside, False, ()):
-            acquires, releases = ordering(op)
+            acquires, releases = ordering(op) if type(op) is ops.IntrinsicOp else (False, False)
             if acquires or releases:
                 nowhere = frozenset[Value]()
                 order = _MemoryUse(nowhere, False, is_first, Sum(0), op.loc, [], False, acquires, releases)
                 found.setdefault((is_first, acquires, releases), order)
             targets = [*flow.targets_of(op)]
-            for pointer in flow.pointers_of(op):
+            for pointer in (op.pointer,) if type(op) is ops.Load else flow.pointers_of(op):
                 if pointer.type.space in _UNSHARED or (pointer in targets and _is_asynchronous(op)):  # type: ignore[union-attr]
                     continue
                 where = Sum(0) if self.is_rough else self.where(op, pointer)
@@ -230,9 +234,10 @@ class StatementOrder:
                 if key not in found:
                     start = where._replace(constant=0)
                     found[key] = _MemoryUse(arrays, writes, is_first, start, op.loc, siblings, is_store)
-                    siblings.append(found[key])
-                for element in range(where.constant, where.constant + _width(op)):
-                    found[key].masks.setdefault(element, set()).add(mask)
+                    siblings += [] if self.is_rough else [found[key]]
+                if not self.is_rough:
+                    for element in range(where.constant, where.constant + _width(op)):
+                        found[key].masks.setdefault(element, set()).add(mask)
         return list(found.values())
 
     def accessing(self, inside: Iterable[Op], is_first: bool, mask: Mask) -> Iterator[tuple[Op, bool, Mask]]:
@@ -421,7 +426,9 @@ def _parts(block: Block) -> list[tuple[Op, list[Op]]]:
     """Return each `statement` with what does more than compute up to the next part, and each op that has statements in it."""
     found: list[tuple[Op, list[Op]]] = []
     for op in block.ops:
-        if any(type(each) is ops.Statement for each in (op, *(inner for body in op.bodies() for inner in walk(body)))):
+        if type(op) is ops.Statement or (
+            op.BODY_FIELDS and any(type(each) is ops.Statement for body in op.bodies() for each in walk(body))
+        ):
             found.append((op, []))
         elif (op.effects or op.BODY_FIELDS) and found and type(found[-1][0]) is ops.Statement:
             found[-1][1].append(op)

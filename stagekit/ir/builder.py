@@ -298,6 +298,9 @@ class Builder:
         return self._many(ops.ActOnce, {"thread_body": body})
 
     def statement(self) -> None:
+        """Begin a statement of a block-level kernel, in place of one that has emitted nothing."""
+        if self.current.ops and type(self.current.ops[-1]) is ops.Statement:
+            self.current.ops.pop()
         self._many(ops.Statement, {})
 
     # -- the rest -----------------------------------------------------------------------------------------------

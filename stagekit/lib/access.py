@@ -27,7 +27,7 @@ def _load(_: Any, pointer: Any, mask: Any = None, other: Any = None, **how: Any)
     layout, exists = lead.layout, lead.valid()
     if _HINTS.issuperset(how) and (found := _vectors(layout, pointer, mask, exists)):
         places = zip(found.pointers, found.masks, lead.vectors_of(other))
-        return lead.like([sk._load_vector(p, layout.width, found.align, mask=m, other=o, **how) for p, m, o in places])
+        return Tile(tuple([sk._load_vector(p, layout.width, found.align, m, o, **how) for p, m, o in places]), layout)
     rows = zip(lead.elements_of(pointer), lead.elements_of(mask), lead.elements_of(other), exists)
     return lead.like([sk.load(p, mask=_mask(on, m), other=o, **how) for p, m, o, on in rows])
 

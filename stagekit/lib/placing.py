@@ -35,7 +35,12 @@ def _default_threads(extent: int) -> int:
 @sk._direct
 def layout_for(shape: Shape) -> Layout:
     """Return how a tile of `shape` lies over the block where nothing else decides."""
-    return layout_of(shape, f"the number of elements of shape {shape}")
+    return layout_of(shape, _size_of(shape))
+
+
+@functools.cache
+def _size_of(shape: Shape) -> str:
+    return f"the number of elements of shape {shape}"
 
 
 @functools.cache
