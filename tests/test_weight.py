@@ -25,7 +25,7 @@ BUDGETS = {  # rounded up to the next 50
     "jit": 3_350,
     "kernels": 3_950,
     "layouts": 500,
-    "lib": 6_700,
+    "lib": 6_800,
     "passes": 1_750,
     "runtime": 4_150,
     "testing": 2_600,

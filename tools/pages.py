@@ -109,6 +109,7 @@ _SECTIONS = {
             "labeled_partition",
             "grid_sync",
             "persistent",
+            "pipeline",
         ),
     ),
     "random numbers": (

@@ -16,6 +16,7 @@ from stagekit.lib.exchange import gather, histogram
 from stagekit.lib.grids import grid_sync
 from stagekit.lib.groups import Group, TiledGroup, coalesced_threads, labeled_partition, tiled_partition
 from stagekit.lib.joining import flip, join, split
+from stagekit.lib.pipelines import Pipeline, PipelineState, pipeline
 from stagekit.lib.products import dot, shared
 from stagekit.lib.random import philox, rand, randint, randn
 from stagekit.lib.reductions import (
@@ -35,9 +36,9 @@ from stagekit.lib.votes import all, any, count_nonzero
 from stagekit.lib.work import persistent
 
 __all__ = [
-    "ComplexNumber", "Group", "NumberVector", "Tile", "TiledGroup", "all", "angle", "any", "arange", "argmax", "argmin",
-    "argsort", "block_reduce", "block_scan", "coalesced_threads", "complex", "count_nonzero", "cumprod", "cumsum", "dot",
-    "flip", "full", "gather", "grid_sync", "histogram", "join", "labeled_partition", "persistent", "philox", "polar", "rand",
-    "randint", "randn", "reduce", "reduce_max", "reduce_min", "reduce_sum", "scan", "shared", "sort", "split", "staged",
-    "tiled_partition", "topk", "vector", "warp_reduce", "zeros",
+    "ComplexNumber", "Group", "NumberVector", "Pipeline", "PipelineState", "Tile", "TiledGroup", "all", "angle", "any",
+    "arange", "argmax", "argmin", "argsort", "block_reduce", "block_scan", "coalesced_threads", "complex", "count_nonzero",
+    "cumprod", "cumsum", "dot", "flip", "full", "gather", "grid_sync", "histogram", "join", "labeled_partition", "persistent",
+    "philox", "pipeline", "polar", "rand", "randint", "randn", "reduce", "reduce_max", "reduce_min", "reduce_sum", "scan",
+    "shared", "sort", "split", "staged", "tiled_partition", "topk", "vector", "warp_reduce", "zeros",
 ]  # fmt: skip
