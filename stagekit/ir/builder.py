@@ -248,14 +248,9 @@ class Builder:
         return self._one(ops.Load, given)
 
     def store(
-        self,
-        pointer: Value,
-        value: Value,
-        mask: Value | None = None,
-        *,
-        align: int | None = None,
+        self, pointer: Value, value: Value, mask: Value | None = None, *, align: int | None = None,
         cache: str | None = None,
-    ) -> tuple[Value, ...]:
+    ) -> tuple[Value, ...]:  # fmt: skip
         given = {"pointer": pointer, "value": value, "mask": mask, "align": align, "cache": cache}
         return self._many(ops.Store, given)
 
