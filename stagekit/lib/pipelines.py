@@ -25,7 +25,7 @@ nobody has used. Source: PTX ISA, "mbarrier"; the names are those of CUTLASS.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import stagekit as sk
 from stagekit.lib.placing import is_int
@@ -34,8 +34,7 @@ from stagekit.lib.tile import Traced
 MOST_STAGES = 64
 
 
-@sk._frozen()
-class PipelineState:
+class PipelineState(NamedTuple):
     """Where one role is in a ring of `stages`. stage: the present one. parity: of the phase that it waits for there."""
 
     stages: int
