@@ -40,8 +40,8 @@ def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[st
         sig = _RESOLVED[key] = resolve(site, spec, values)
     for name, limits in spec.limits.items():
         value = values[spec.args.index(name)]
-        if isinstance(value, int | float | np.number) and not limits.allow(float(value)):
-            raise site.error(BadCall(f"`{name}` of `{spec.name}` is {value}", f"it is {limits}"))
+        if isinstance(value, int | float | np.integer | np.floating) and not limits.allow(value):
+            raise site.error(BadCall(f"`{name}` of `{spec.name}` is {shown(value)}", f"it is {limits}"))
     if spec.level and not site.frame.is_per_thread:
         site.tracer.uses[spec.name] = spec.level
         if spec.level == "block":

@@ -74,8 +74,8 @@ class Limits(NamedTuple):
     high: int
     multiple: int = 1
 
-    def allow(self, value: float) -> bool:
-        return self.low <= value <= self.high and value % self.multiple == 0
+    def allow(self, value: Any) -> bool:
+        return bool(self.low <= value <= self.high and value % self.multiple == 0)
 
     def __str__(self) -> str:
         return f"{self.low} to {self.high}" + (f", a multiple of {self.multiple}" if self.multiple > 1 else "")

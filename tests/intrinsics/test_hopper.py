@@ -315,6 +315,8 @@ def unfit(x, call: sk.constexpr):
         (lambda x, tile, bar: sk.cuda.mbarrier_init(bar, 0), "`count` of `mbarrier_init` is 0"),
         (lambda x, tile, bar: sk.cuda.mbarrier_arrive(bar, 1 << 20), "`count` of `mbarrier_arrive` is 1048576"),
         (lambda x, tile, bar: sk.cuda.mbarrier_expect_tx(bar, -16), "`bytes` of `mbarrier_expect_tx` is -16"),
+        (lambda x, tile, bar: sk.cuda.mbarrier_init(bar, 1 << 20_000), "it is 1 to 1048575"),
+        (lambda x, tile, bar: sk.cuda.mbarrier_init(bar, 1.5), "`count` of `mbarrier_init` is 1.5"),
         (lambda x, tile, bar: sk.cuda.mbarrier_wait(bar, 2), "`parity` of `mbarrier_wait` is 2"),
         (lambda x, tile, bar: sk.cuda.mbarrier_try_wait(bar, np.int64(-1)), "`parity` of `mbarrier_try_wait` is -1"),
         (lambda x, tile, bar: sk.cuda.cp_async_bulk_g2s(tile, x, 24, bar), "it is 16 to 232448, a multiple of 16"),
