@@ -73,7 +73,8 @@ def _pipeline(fn: Function, text: str) -> optimize.Pipeline:
 def most_invariants(block: Block) -> int:
     """Return how many ops in one loop compute the same in each of its rounds, of the loop that has most.
 
-    Only the whole pipeline moves them out. They take registers then, so that for a few it is not worth it.
+    Only the whole pipeline moves them out. They take registers then, so that for a few it is not worth it. Addresses do not
+    count: ptxas folds their constant parts into accesses and moves the rest itself.
     """
     loops = [
         (loop, [op for body in loop.bodies() for op in walk(body)]) for loop in walk(block) if type(loop) in _LOOPS
@@ -89,7 +90,8 @@ def _invariants(loop: Op, inside: Sequence[Op]) -> int:
             varying.update(op.results)
             varying.update(value for body in op.bodies() for value in body.params)
         else:
-            count += type(op) is not ops.Constant
+            is_address = type(op) is ops.Offset or INDEX in [value.type for value in op.results]
+            count += type(op) is not ops.Constant and not is_address
     return count
 
 

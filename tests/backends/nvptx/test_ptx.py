@@ -565,6 +565,29 @@ def test_what_many_rounds_would_compute_anew_is_computed_before_the_loop() -> No
     assert step_of_keys not in ptx[ptx.index("$L__BB0_2:") :]
 
 
+def test_addresses_that_are_the_same_in_each_round_do_not_take_the_whole_pipeline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """ptxas folds the constant parts of 32 addresses into their accesses, in fewer registers."""
+
+    @sk.jit
+    def kernel(a: sk.Tensor((None, None), sk.float32), out: sk.Tensor((None,), sk.float32)):
+        kept, t, total = sk.alloc_shared((32, 33), sk.float32), sk.cuda.thread_idx("x"), sk.float32(0)
+        for row in range(a.shape[0]):
+            kept[row % 32, t] = a[row, t]
+            sk.syncthreads()
+            for k in sk.static_range(32):
+                total += kept[t, k]
+            sk.syncthreads()
+        out[t] = total
+
+    taken, run = list[object](), target.optimize.run
+    monkeypatch.setattr(target.optimize, "run", lambda *given: (taken.append(given[-1]), run(*given)))
+    _ = kernel.specialize().ptx
+
+    assert taken == [target.optimize.LOOPS]
+
+
 def test_line_information_names_the_users_file() -> None:
     @sk.jit(lineinfo=True)
     def kernel(out: sk.Pointer(sk.float32)):
