@@ -30,7 +30,7 @@ from stagekit.backends.llvm.writer import Abilities, Module
 from stagekit.backends.shared_memory import BumpAllocator, place_shared
 from stagekit.diagnostics import InternalError
 from stagekit.frozen import frozen
-from stagekit.ir import Function, Op, Pointer, Space, Value, ops, walk
+from stagekit.ir import Fastmath, Function, Op, Pointer, Space, Value, ops, walk
 from stagekit.limits import MAX_THREADS
 from stagekit.native_tables import SCRATCH_ALIGN
 from stagekit.passes.legalize import soften_halves
@@ -112,7 +112,7 @@ def compile_for(
         fn = soften_halves(fn)
     entry = re.sub(r"\W", "_", f"stagekit_{fn.name}", flags=re.ASCII)
     waiting, asking = waiting_loops(fn), asking_loops(fn)
-    text, shared_bytes, scratch_bytes = _write(fn, block, processor, entry, waiting, asking)
+    text, shared_bytes, scratch_bytes = _write(fn, block, processor, entry)
     machine = shared_machine(processor, level)
     module = optimize.parse(text, llvm.create_context())  # the global one would keep what each compile leaves in it
     if level:
@@ -123,48 +123,43 @@ def compile_for(
     return HostCode(code, entry, shared_bytes, scratch_bytes, text, bool(asking), bool(waiting))
 
 
-def _write(
-    fn: Function,
-    block: tuple[int, int, int],
-    processor: Processor,
-    entry: str,
-    waiting: frozenset[Op],
-    asking: frozenset[Op],
-) -> tuple[str, int, int]:
+def _write(fn: Function, block: tuple[int, int, int], processor: Processor, entry: str) -> tuple[str, int, int]:
     """Return the LLVM text, and how many bytes of static shared memory and of scratch memory in all it uses."""
     fastmath = fn.attribute("fastmath", False)
     module = Module(Abilities(fastmath=fastmath, finds_again=True))
     shared, shared_bytes = place_shared(fn, block)
     layouts: list[BumpAllocator] = []  # one per version of the block
-    numbers = {op: number for number, op in enumerate(walk(fn.body), 1)}
-    used = frozenset([value for op in walk(fn.body) for value in op.operands()])
-    retypes_local = any(map(_retypes_local, [op for op in walk(fn.body) if isinstance(op, ops.Bitcast)]))
 
     def write_block(frame: BlockFrame) -> None:
         layout = BumpAllocator(shared_bytes)
         layouts.append(layout)
-        kernel = KernelContext(
-            frame.w,
-            block,
-            processor.host_features,
-            fastmath,
-            frame.index,
-            frame.grid,
-            EMITTERS,
-            fork,
-            used,
-            retypes_local,
-            numbers,
-            waiting,
-            asking,
-            block_values=dict(frame.params),
-            decided=frame.decided,
-        )
-        _write_block(kernel, fn, layout, shared)
+        kernel = _context(frame, block, processor, fastmath)
+        _write_block(kernel, frame.fn, layout, shared)
 
     EntryWriter(module, entry, fn, block, write_block).write()
     module.add_tail(f"attributes #0 = {{ {processor.attributes()} }}")
     return module.text(), shared_bytes, max(layout.take(0, SCRATCH_ALIGN) for layout in layouts)
+
+
+def _context(frame: BlockFrame, block: tuple[int, int, int], processor: Processor, fastmath: Fastmath) -> KernelContext:
+    every = walk(frame.fn.body)
+    return KernelContext(
+        frame.w,
+        block,
+        processor.host_features,
+        fastmath,
+        frame.index,
+        frame.grid,
+        EMITTERS,
+        fork,
+        used=frozenset([value for op in every for value in op.operands()]),
+        retypes_local=any(map(_retypes_local, [op for op in every if isinstance(op, ops.Bitcast)])),
+        numbers={op: number for number, op in enumerate(every, 1)},
+        waiting=waiting_loops(frame.fn),
+        asking=asking_loops(frame.fn),
+        block_values=dict(frame.params),
+        decided=frame.decided,
+    )
 
 
 def _retypes_local(op: Op) -> bool:

@@ -87,10 +87,18 @@ def against(w: Writer, kind: CompareKind, offsets: Steps, threshold: Uniform) ->
     limit = splat(w, "i32", w.emit(f"trunc i64 {clamped} to i32"))
     text = arith.compare(w, kind, dtypes.int32, LANES, constant_vector("i32", offsets), limit)
     if kind in (CompareKind.EQ, CompareKind.NE):
-        return Mask(text)
+        return _equal(w, kind, text, threshold, (low, high)) if len(set(offsets)) == high - low + 1 else Mask(text)
     first, last = (low, high) if kind in BELOW else (high, low)  # the offsets that decide "any" and "all"
     any_of, all_of = (arith.compare(w, kind, dtypes.int64, None, str(each), threshold.text) for each in (first, last))
     return Mask(text, any_of, all_of)
+
+
+def _equal(w: Writer, kind: CompareKind, text: str, threshold: Uniform, ends: tuple[int, int]) -> Mask:
+    """Return the mask of the neighbours that equal `threshold`, or do not: one does if it lies between the ends."""
+    distance = w.emit(f"sub i64 {threshold.text}, {ends[0]}")
+    is_equal = kind is CompareKind.EQ
+    found = w.emit(f"icmp {'ule' if is_equal else 'ugt'} i64 {distance}, {ends[1] - ends[0]}")
+    return Mask(text, any=found, all="false") if is_equal else Mask(text, any="true", all=found)
 
 
 @functools.lru_cache(CACHED_STEPS)

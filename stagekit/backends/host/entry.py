@@ -9,7 +9,8 @@ gave. Nothing is kept between calls, so any number of threads may be in them.
 
 Blocks are run row by row along x, up to 512 at once: y and z are fixed, and whatever can be is asked once per row: the code of a
 block may be there twice, without the guards that hold in the whole row (`guards.py`), and with them. The first and
-the last block along x are rows of their own: where a guard or a clamp matters, it mostly matters there.
+the last block along x are rows of their own: where a guard or a clamp matters, it mostly matters there. A row of blocks that loop
+over the whole grid is run round by round (`rounds.py`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ import functools
 from collections.abc import Callable, Mapping
 
 from stagekit import dtypes
+from stagekit.backends.host import safepoints
 from stagekit.backends.host.forms import Form, Gep, Uniform, scalar_text, unknown
 from stagekit.backends.host.guards import Bounds, RowSpan, decide
 from stagekit.backends.host.pointers import at
+from stagekit.backends.host.rounds import rounds_of, whole_rounds
 from stagekit.backends.host.warp import leave_unless
 from stagekit.backends.llvm.blocks import branch, count_up, when
 from stagekit.backends.llvm.types import llvm_type
@@ -43,6 +46,7 @@ class BlockFrame:
     """What the code of a block starts from. decided: comparisons that come out alike in all its threads, and how."""
 
     w: Writer
+    fn: Function
     params: Mapping[Value, Form]
     index: tuple[Uniform, ...]
     grid: tuple[Uniform, ...]
@@ -77,6 +81,7 @@ class EntryWriter:
         slots = [w.emit(f"getelementptr i64, ptr %grid, i64 {axis}") for axis in range(3)]
         self._grid = tuple([w.emit(f"load i64, ptr {slot}, align 8") for slot in slots])
         self._extents = tuple([Uniform(text, Interval(1, MAX_GRID)) for text in self._grid])
+        self._rounds = rounds_of(fn)
 
     def write(self) -> None:
         """Run the rows that hold the blocks `%first` to `%last - 1`."""
@@ -97,35 +102,56 @@ class EntryWriter:
         count = w.call("i64", "llvm.smin.i64", [("i64", count), ("i64", to_last)])
         count = w.call("i64", "llvm.smax.i64", [("i64", count), ("i64", "1")])
         past = w.emit(f"add nsw i64 {x}, {count}")
-        self._versions(BlockRow(x, past, y, z))
+        self._all_rounds(BlockRow(x, past, y, z))
         return count
 
     def _divided(self, number: str, extent: str) -> tuple[str, str]:
         quotient = self._w.emit(f"udiv i64 {number}, {extent}")
         return quotient, self._w.emit(f"sub i64 {number}, {self._w.emit(f'mul i64 {quotient}, {extent}')}")
 
-    def _versions(self, row: BlockRow) -> None:
-        """Write the blocks of a row twice: without the guards that the row decides, and with them for rows that it does not."""
-        w = self._w
-        x, y, z = (Bounds(index, index) for index in map(_block_index, (row.begin, row.y, row.z)))
-        last = _block_index(w.emit(f"sub nsw i64 {row.past}, 1"))
-        decided = decide(w, self._fn, self._params, RowSpan(self._block, (Bounds(x.low, last), y, z), self._extents))
-        if decided is None:
-            self._blocks(row, {})
+    def _all_rounds(self, row: BlockRow) -> None:
+        """Write the blocks of a row: as they are, or round by round and then what is left of their loop."""
+        w, rounds = self._w, self._rounds
+        whole = None if rounds is None else whole_rounds(w, rounds, self._params, self._span(row))
+        if rounds is None or whole is None:
+            self._versions(row, self._fn, self._params)
             return
-        versions = [functools.partial(self._blocks, row, outcomes) for outcomes in (decided.outcomes, {})]
-        branch(w, decided.condition, ("unguarded", "guarded", "next"), versions)
+        blocks = w.emit(f"sub nsw i64 {row.past}, {row.begin}")
 
-    def _blocks(self, row: BlockRow, decided: Mapping[Value, bool]) -> None:
+        def run(number: str) -> str:
+            self._versions(row, rounds.each, {**self._params, rounds.shift: whole.shift(w, number)})
+            safepoints.count(w, blocks)
+            return "1"
+
+        with when(w, w.emit(f"icmp slt i64 0, {whole.count}")):
+            count_up(w, "i64", "0", whole.count, "round", run)
+        with when(w, whole.has_more):
+            self._versions(row, rounds.rest, {**self._params, rounds.shift: whole.shift(w, whole.count)})
+
+    def _span(self, row: BlockRow) -> RowSpan:
+        x, y, z = (Bounds(index, index) for index in map(_block_index, (row.begin, row.y, row.z)))
+        last = _block_index(self._w.emit(f"sub nsw i64 {row.past}, 1"))
+        return RowSpan(self._block, (Bounds(x.low, last), y, z), self._extents)
+
+    def _versions(self, row: BlockRow, fn: Function, params: Mapping[Value, Form]) -> None:
+        """Write the blocks of a row twice: without the guards that the row decides, and with them for rows that it does not."""
+        decided = decide(self._w, fn, params, self._span(row))
+        if decided is None:
+            self._blocks(row, fn, params, {})
+            return
+        versions = [functools.partial(self._blocks, row, fn, params, outcomes) for outcomes in (decided.outcomes, {})]
+        branch(self._w, decided.condition, ("unguarded", "guarded", "next"), versions)
+
+    def _blocks(self, row: BlockRow, fn: Function, params: Mapping[Value, Form], decided: Mapping[Value, bool]) -> None:
         """Run each block of a row."""
 
         def run(x: str) -> str:
             index = (x, row.y, row.z)
-            if len(walk(self._fn.body)) > BIG_BLOCK_OPS:
+            if len(walk(fn.body)) > BIG_BLOCK_OPS:
                 self._call_block(index, decided)
             else:
                 place = tuple(map(_block_index, index))
-                self._write_block(BlockFrame(self._w, self._params, place, self._extents, decided))
+                self._write_block(BlockFrame(self._w, fn, params, place, self._extents, decided))
             return "1"
 
         count_up(self._w, "i64", row.begin, row.past, "block", run)
@@ -134,7 +160,9 @@ class EntryWriter:
         """Write a block as a function that has the same names for what it is given, and call it."""
         w = self._w
         inner = w.beside()
-        self._write_block(BlockFrame(inner, self._params, tuple(map(_block_index, index)), self._extents, decided))
+        self._write_block(
+            BlockFrame(inner, self._fn, self._params, tuple(map(_block_index, index)), self._extents, decided)
+        )
         name = f"{self._name}.block{len(decided)}"
         texts = [scalar_text(form.base if isinstance(form, Gep) else form) for form in self._params.values()]
         held = [llvm_type(param.type, None) for param in self._params]

@@ -13,7 +13,7 @@ followed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from stagekit.backends.host.compute import scalar_compare
 from stagekit.backends.host.forms import Form, Uniform, known, number
@@ -79,6 +79,14 @@ def decide(w: Writer, fn: Function, params: Mapping[Value, Form], span: RowSpan)
     for text in dict.fromkeys(ranges.conditions):
         condition = text if condition == "true" else w.emit(f"and i1 {condition}, {text}")
     return Decided(ranges.asked, condition)
+
+
+def bounds_of(
+    w: Writer, fn: Function, params: Mapping[Value, Form], span: RowSpan, values: Sequence[Value]
+) -> list[Bounds | None]:
+    """Return the bounds of some integers of `fn` in a row, None for one that is not followed."""
+    ranges = _Ranges(w, fn, params, span)
+    return [ranges[value] for value in values]
 
 
 class _Ranges(IntegerAnalysis[Bounds | None]):

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from stagekit.backends.host.warp import Warp, leave_unless
+from stagekit.backends.llvm.writer import Writer
 from stagekit.ir import Block, Effect, Function, Op, Pointer, Value, flow, has_effect, ops, walk
 from stagekit.native_tables import SAFEPOINT
 
@@ -40,7 +41,7 @@ def enter(warp: Warp, op: Op) -> str:
     if op not in warp.kernel.asking:
         return ""
     count = warp.w.emit_entry("alloca i64, align 8")
-    _copy(warp, _countdown(warp), count)
+    _copy(warp.w, _countdown(warp.w), count)
     return count
 
 
@@ -49,34 +50,46 @@ def reach(warp: Warp, op: Op, count: str) -> None:
     if not count:
         return
     w, kernel = warp.w, warp.kernel
-    left = w.emit(f"sub i64 {w.emit(f'load i64, ptr {count}, align 8')}, 1")
-    w.line(f"store i64 {left}, ptr {count}, align 8")
-    with _asking_where(warp, w.emit(f"icmp slt i64 {left}, 0"), kernel.numbers[op] if op in kernel.waiting else 0):
-        _copy(warp, _countdown(warp), count)
+    with _counting(w, count, "1", kernel.numbers[op] if op in kernel.waiting else 0):
+        _copy(w, _countdown(w), count)
+
+
+def count(w: Writer, iterations: str) -> None:
+    """Write a safepoint after so many iterations, an i64, where no loop is open that counts by itself."""
+    with _counting(w, _countdown(w), iterations, 0):
+        pass
+
+
+@contextmanager
+def _counting(w: Writer, variable: str, iterations: str, place: int) -> Iterator[None]:
+    """Count down by `iterations`, and ask at the end; the body of the `with` is written as by `_asking_where`."""
+    left = w.emit(f"sub i64 {w.emit(f'load i64, ptr {variable}, align 8')}, {iterations}")
+    w.line(f"store i64 {left}, ptr {variable}, align 8")
+    with _asking_where(w, w.emit(f"icmp slt i64 {left}, 0"), place):
+        yield
 
 
 def leave(warp: Warp, op: Op, count: str) -> None:
     """Write what follows the loop `op`: the next one counts on, and if this one has waited for long, that is over."""
     if count:
-        _copy(warp, count, _countdown(warp))
+        _copy(warp.w, count, _countdown(warp.w))
     if op in warp.kernel.waiting:
-        since = warp.w.emit(f"load i64, ptr {_field(warp, 'since')}, align 8")
-        with _asking_where(warp, warp.w.emit(f"icmp ne i64 {since}, 0"), LEAVES):
+        since = warp.w.emit(f"load i64, ptr {_field(warp.w, 'since')}, align 8")
+        with _asking_where(warp.w, warp.w.emit(f"icmp ne i64 {since}, 0"), LEAVES):
             pass
 
 
-def _copy(warp: Warp, source: str, target: str) -> None:
-    warp.w.line(f"store i64 {warp.w.emit(f'load i64, ptr {source}, align 8')}, ptr {target}, align 8")
+def _copy(w: Writer, source: str, target: str) -> None:
+    w.line(f"store i64 {w.emit(f'load i64, ptr {source}, align 8')}, ptr {target}, align 8")
 
 
 @contextmanager
-def _asking_where(warp: Warp, condition: str, place: int) -> Iterator[None]:
+def _asking_where(w: Writer, condition: str, place: int) -> Iterator[None]:
     """Write a question that is asked where `condition` holds; the body of the `with`, where the answer is to go on."""
-    w = warp.w
     asks, goes_on = w.new_label("ask"), w.new_label("goon")
     w.line(f"br i1 {condition}, label %{asks}, label %{goes_on}, !prof {w.module.metadata(_UNLIKELY)}")
     w.label(asks)
-    ask = w.emit(f"load ptr, ptr {_field(warp, 'ask')}, align 8")
+    ask = w.emit(f"load ptr, ptr {_field(w, 'ask')}, align 8")
     touches = "nounwind" if place else _TOUCHES
     fault = w.emit(f"call i32 {ask}(ptr %safepoint, i64 {place}) {touches}")
     leave_unless(w, w.emit(f"icmp eq i32 {fault}, 0"), fault)
@@ -84,12 +97,12 @@ def _asking_where(warp: Warp, condition: str, place: int) -> Iterator[None]:
     w.jump(goes_on)
 
 
-def _countdown(warp: Warp) -> str:
-    return _field(warp, "countdown")
+def _countdown(w: Writer) -> str:
+    return _field(w, "countdown")
 
 
-def _field(warp: Warp, name: str) -> str:
-    return warp.w.emit(f"getelementptr i8, ptr %safepoint, i64 {SAFEPOINT[name]}")
+def _field(w: Writer, name: str) -> str:
+    return w.emit(f"getelementptr i8, ptr %safepoint, i64 {SAFEPOINT[name]}")
 
 
 # -- loops that may be long -------------------------------------------------------------------------------------------
