@@ -14,6 +14,7 @@ python_source    a module that calls the library from Python by ctypes, without 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,7 +54,6 @@ class ExportedLibrary:
         return [str(self.source), *map(str, self.objects)]
 
 
-@hide_frames
 def export(
     kernels: Any,
     folder: str | Path,
@@ -77,6 +77,10 @@ def export(
     """
     if not isinstance(name, str) or re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) is None:
         raise wrong_arguments(export, f"`name` is {shown(name)}, not a name in C")
+    if not isinstance(folder, str | os.PathLike):
+        raise wrong_arguments(export, f"`folder` is {shown(folder)}, not the path of a folder")
+    if isinstance(capabilities, str) or not isinstance(capabilities, Iterable):
+        raise wrong_arguments(export, f"`capabilities` is {shown(capabilities)}, not a list such as (80, 90)")
     wanted = _named(kernels)
     chosen = _targets(targets)
     numbers = sorted(set(capabilities)) if "cuda" in chosen else []
@@ -89,6 +93,9 @@ def export(
         for target in chosen
     ]
     return _write(Path(folder), name, [kernel for _, kernel in made], python)
+
+
+export = hide_frames(export, OSError)  # of a place that cannot be written
 
 
 def _named(kernels: Any) -> dict[str, Specialization]:
@@ -114,7 +121,8 @@ def _named(kernels: Any) -> dict[str, Specialization]:
 
 
 def _targets(targets: Any) -> list[str]:
-    chosen = [targets] if isinstance(targets, str) else [*targets]
+    several = targets if isinstance(targets, Iterable) else ()
+    chosen = [targets] if isinstance(targets, str) else [*several]
     if not chosen or not set(chosen) <= {"cpu", "cuda"}:
         raise wrong_arguments(export, f"`targets` is {shown(targets)}, not some of 'cpu' and 'cuda'")
     return [*dict.fromkeys(chosen)]

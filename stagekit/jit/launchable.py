@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from stagekit import ranges
 from stagekit.artifact import Artifact, Style
-from stagekit.diagnostics import OfEach, StagekitError, conceal, expose, hide_frames
+from stagekit.diagnostics import OfEach, StagekitError, conceal, expose, hide_frames, shown, wrong_arguments
 from stagekit.display import Listing, table
 from stagekit.forks import importing
 from stagekit.frontend.parameters import Parameters
@@ -412,6 +412,8 @@ class Launchable(ABC):
         with importing:
             from stagekit.viewing import write_page
 
+        if not (path is None or isinstance(path, str | os.PathLike)):
+            raise wrong_arguments(Launchable.view, f"`path` is {shown(path)}, not the path of a file")
         variant = self._shown()
         to = Path(f"{self.__name__}.html" if path is None else path)
         return write_page(to, self.name, self.function, variant.traced, variant.with_lines(), variant.notes())

@@ -14,7 +14,7 @@ import functools
 import inspect
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +29,7 @@ from stagekit.jit.jitfunction import JitFunction
 from stagekit.jit.launchable import Launchable, Launcher, Preparation
 from stagekit.jit.options import is_int
 from stagekit.runtime import driver
+from stagekit.runtime.args import describe
 from stagekit.tuning import records
 from stagekit.tuning.candidates import Bound, Candidate, Source, bind, frozen_constexprs, name_of
 from stagekit.tuning.errors import NotTimed, NotTuned, TuningError
@@ -156,12 +157,18 @@ class Autotuned:
         if where is None:
             return self.candidates
         meta = bound.meta()
-        found = [each for each in self.candidates if where({**meta, **each.config})]
+        found = [each for each in self.candidates if self._says(where({**meta, **each.config}))]
         if not found:
             raise refuse(
                 self.name, "`where` allows none of the candidates for these arguments", "add one that it allows"
             )
         return found
+
+    def _says(self, answer: Any) -> bool:
+        try:
+            return bool(answer)
+        except Exception:  # of an array, or of the user's own `__bool__`
+            raise refuse(self.name, f"`where` gives {describe(answer)}, not True or False", "give one answer") from None
 
     @calls_user
     def _key_of(self, bound: Bound) -> dict[str, Any]:
@@ -283,13 +290,13 @@ class Tuner:
             raise wrong_arguments(
                 Tuner.using, f"`method` is {shown(method)}, not one of {', '.join(map(repr, METHODS))}"
             )
-        if executor is not None and not hasattr(executor, "submit"):
+        if executor is not None and (isinstance(executor, type) or not hasattr(executor, "submit")):
             raise wrong_arguments(
                 Tuner.using, f"`executor` is {shown(executor)}, not an executor of concurrent.futures"
             )
-        for name, value in (("rounds", rounds), ("trials", trials)):
-            if not is_int(value, 1):
-                raise wrong_arguments(Tuner.using, f"`{name}` is {shown(value)}, not an int above 0")
+        for name, value, least in (("rounds", rounds, 1), ("trials", trials, 1), ("seed", seed, 0)):
+            if not is_int(value, least):
+                raise wrong_arguments(Tuner.using, f"`{name}` is {shown(value)}, not an int of at least {least}")
         if isinstance(compile_seconds, bool) or not isinstance(compile_seconds, int | float) or not compile_seconds > 0:
             raise wrong_arguments(Tuner.using, f"`compile_seconds` is {shown(compile_seconds)}, not a number above 0")
         options = SearchOptions(executor, method, rounds, compile_seconds, trials, seed, progress)
@@ -351,12 +358,17 @@ def autotune(
             autotune, space=space, key=key, where=where, untuned=untuned, record=record, reference=reference, tolerance=tolerance
         )  # fmt: skip
     _check_source(source)
-    if isinstance(key, str) or not (callable(key) or all(isinstance(name, str) for name in key)):
+    is_listed = isinstance(key, Iterable) and not isinstance(key, str) and all(isinstance(name, str) for name in key)
+    if not (callable(key) or is_listed):
         raise wrong_arguments(autotune, f"`key` is {shown(key)}, not a list of names or a function")
     for name, function in (("where", where), ("reference", reference)):
         if not (function is None or callable(function)):
             raise wrong_arguments(autotune, f"`{name}` is {shown(function)}, not a function")
-    if not (tolerance is None or (isinstance(tolerance, int | float) and tolerance >= 0)):
+    if not (record is None or isinstance(record, str | Path)):
+        raise wrong_arguments(autotune, f"`record` is {shown(record)}, not the path of a file")
+    if not (
+        tolerance is None or (isinstance(tolerance, int | float) and type(tolerance) is not bool and tolerance >= 0)
+    ):
         raise wrong_arguments(autotune, f"`tolerance` is {shown(tolerance)}, not a number from 0 on")
     if untuned not in ("default", "raise"):
         raise wrong_arguments(autotune, f"`untuned` is {shown(untuned)}, not 'default' or 'raise'")

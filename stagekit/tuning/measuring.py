@@ -7,6 +7,8 @@ found.median_s, found.bandwidth
 
 from __future__ import annotations
 
+import inspect
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ import numpy as np
 
 from stagekit.diagnostics import calls_user, hide_frames, shown, wrong_arguments
 from stagekit.display import ShownAsText
+from stagekit.jit.options import is_int
 from stagekit.runtime import driver
 from stagekit.runtime.args import describe
 from stagekit.runtime.launch_config import stream_handle
@@ -112,7 +115,7 @@ def bench(
     out, the one that is current. clear_caches: overwrite the caches before each call: the second cache of a GPU, those that the
     cores of a CPU share. bytes_moved, operations: of one call.
     """
-    _check(call, seconds, rounds, target, bytes_moved=bytes_moved, operations=operations)
+    _check(call, seconds, rounds, target, clear_caches, bytes_moved=bytes_moved, operations=operations)
     launched_on = _launched_on(call) if target is None else None
     found = target or ("cpu" if launched_on is None else "cuda")
     handle = None if stream is None else stream_handle(stream)
@@ -123,19 +126,36 @@ def bench(
     return Measurement(tuple(times), clock.where, bytes_moved, operations)
 
 
-def _check(call: Any, seconds: Any, rounds: Any, target: Any, **counts: Any) -> None:
+def _check(call: Any, seconds: Any, rounds: Any, target: Any, clear_caches: Any, **counts: Any) -> None:
     """Refuse what `bench` cannot work with."""
     if not callable(call):
         raise wrong_arguments(bench, f"`call` is {describe(call)}, not a function: give `lambda: kernel[grid](x)`")
-    if not isinstance(seconds, int | float) or not seconds > 0:
+    if type(clear_caches) is not bool:
+        raise wrong_arguments(bench, f"`clear_caches` is {shown(clear_caches)}, not True or False")
+    if not _takes_none(call):
+        raise wrong_arguments(
+            bench, f"`call` is {describe(call)}, which needs arguments: give `lambda: kernel[grid](x)`"
+        )
+    if not isinstance(seconds, int | float) or type(seconds) is bool or not 0 < seconds < math.inf:
         raise wrong_arguments(bench, f"`seconds` is {shown(seconds)}, not a number above 0")
-    if rounds is not None and (not isinstance(rounds, int) or rounds < 1):
+    if rounds is not None and not is_int(rounds, 1):
         raise wrong_arguments(bench, f"`rounds` is {shown(rounds)}, not a number of calls")
     for name, count in counts.items():
         if count is not None and (not isinstance(count, SupportsFloat) or not float(count) >= 0):
             raise wrong_arguments(bench, f"`{name}` is {shown(count)}, not a number from 0 on")
     if target not in (None, "cpu", "cuda"):
         raise wrong_arguments(bench, f"`target` is {shown(target)}, not 'cpu' or 'cuda'")
+
+
+def _takes_none(call: Callable[..., Any]) -> bool:
+    """Return whether a function can be called without arguments, as far as it says what it takes."""
+    try:
+        inspect.signature(call).bind()
+    except TypeError:
+        return False
+    except ValueError:  # a built-in one need not say
+        pass
+    return True
 
 
 @calls_user

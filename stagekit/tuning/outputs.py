@@ -33,7 +33,7 @@ class SavedArray:
 
     def __init__(self, name: str, view: ArrayView, clock: CallClock) -> None:
         self.name = name
-        self._view = view
+        self._view, self.shape = view, view.shape
         self._clock = clock
         low, high = _span(view)
         self._address, self._size = view.address + low, high - low
@@ -93,6 +93,7 @@ class SavedOutputs:
 
     def __init__(self, arrays: Iterable[SavedArray]) -> None:
         self._arrays = {each.name: each for each in arrays}
+        self.shapes = {name: each.shape for name, each in self._arrays.items()}
 
     def restore(self) -> None:
         for each in self._arrays.values():

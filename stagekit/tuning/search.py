@@ -9,6 +9,7 @@ differ, is left out, and the result says why.
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from stagekit.diagnostics import StagekitError, calls_user
+from stagekit.dtypes import DType
 from stagekit.extras import require_extra
 from stagekit.jit.argtypes import view_of
 from stagekit.runtime import driver
@@ -248,12 +250,14 @@ class Search:
         if len(arrays) != len(names):
             hint = f"return one array for each of {', '.join(names)}, or write into the arguments"
             raise refuse(self._name, f"`reference` returns {len(arrays)} arrays, the kernel writes {len(names)}", hint)
-        return {name: self._host_copy(name, array) for name, array in zip(names, arrays)}
+        return {name: self._host_copy(name, array, outputs.shapes[name]) for name, array in zip(names, arrays)}
 
-    def _host_copy(self, name: str, array: Any) -> Array:
+    def _host_copy(self, name: str, array: Any, shape: tuple[int, ...]) -> Array:
         view = view_of(array)
         if view is None:
             raise refuse(self._name, f"`reference` returns no array for `{name}`", "return an array")
+        if not isinstance(view.dtype, DType) or math.prod(view.shape) != math.prod(shape):
+            raise refuse(self._name, f"`reference` returns {view} for `{name}`", f"return numbers of shape {shape}")
         clock = self.clock if view.device.kind == "cuda" else WallClock()
         return SavedArray(name, view, clock).contents()
 

@@ -42,6 +42,8 @@ def configs_of(name: str, space: Any) -> list[Config]:
         raise refuse(name, f"`space` is {shown(space)}", hint)
     if not found or not found[0]:
         raise refuse(name, "`space` has no candidate", hint)
+    if not all(isinstance(each, str) for each in found[0]):
+        raise refuse(name, f"`space` has the names {shown([*found[0]])}, not texts", hint)
     _require_distinct(name, found)
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -276,6 +277,10 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
     (lambda f: sk.export(fill, f, targets="interp"), CallError, "targets"),
     (lambda f: sk.export(fill, f, name="a-b"), CallError, "not a name in C"),
     (lambda f: sk.export([], f), CallError, "holds none"),
+    (lambda f: sk.export(fill, None), CallError, "`folder` is None"),
+    (lambda f: sk.export(fill, f, targets=3), CallError, "`targets` is 3"),
+    (lambda f: sk.export(fill, f, capabilities="90"), CallError, "`capabilities` is '90'"),
+    (lambda f: sk.export(fill, f, capabilities=90), CallError, "`capabilities` is 90"),
     (lambda f: sk.export(scale, f), sk.SpecializeError, "BLOCK"),
     (lambda f: sk.export(3, f), sk.SpecializeError, "NOT_A_FUNCTION"),
     (lambda f: sk.export(fill, f, capabilities=(9,)), sk.SpecializeError, "capability"),
@@ -288,3 +293,12 @@ def test_what_c_cannot_launch_is_refused(
 ) -> None:
     with pytest.raises(error, match=word):
         make(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_told_at_the_call(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(FileExistsError) as raised:
+        sk.export(fill, tmp_path / "file", targets="cpu", block=32)
+
+    assert len(traceback.extract_tb(raised.value.__traceback__)) == 1

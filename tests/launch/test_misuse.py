@@ -71,6 +71,7 @@ MISUSES = {
         sk.compile_all([special], option=3)
         sk.compile_all([special], executor=3)
         sk.compile_all([special], progress=3)
+        special.view(3)
         sk.jit(plain, 3)
         sk.jit()()
         sk.function()()

@@ -242,6 +242,10 @@ def test_on_the_interpreter_the_first_candidate_runs(x: np.ndarray) -> None:
     assert np.array_equal(x, np.arange(10) + 1)
 
 
+def refers_to(answer: Any) -> None:
+    sk.autotune(add_one, {"BLOCK": (32,)}, reference=lambda x: answer).tune.using(rounds=1)(np.ones(32, np.float32))
+
+
 NO_SPACE: list[tuple[Callable[[], Any], str]] = [
     (lambda: sk.autotune(add_one, 3), "`space` is 3"),
     (lambda: sk.autotune(add_one, {"BLOCK": (32,)}, where=3), "`where` is 3"),
@@ -253,6 +257,19 @@ NO_SPACE: list[tuple[Callable[[], Any], str]] = [
     (lambda: sk.autotune(add_one, [{"BLOCK": 64}, {"STEP": 2}]), "different names"),
     (lambda: sk.autotune(add_one, [{"BLOCK": 64}, 3]), "holds 3"),
     (lambda: sk.autotune(add_one, {"BLOK": (32,)}), "did you mean"),
+    (lambda: sk.autotune(add_one, {1: (32, 64)}), "has the names"),
+    (lambda: sk.autotune(add_one, {"BLOCK": (32,)}, key=3), "`key` is 3"),
+    (lambda: sk.autotune(add_one, {"BLOCK": (32,)}, key=None), "`key` is None"),
+    (lambda: sk.autotune(add_one, {"BLOCK": (32,)}, record=3), "`record` is 3"),
+    (lambda: sk.autotune(add_one, {"BLOCK": (32,)}, tolerance=True), "`tolerance` is True"),
+    (lambda: sk.autotune(add_one, {"BLOCK": (32,)}).tune.using(seed="x"), "`seed` is 'x'"),
+    (lambda: sk.autotune(add_one, {"BLOCK": (32,)}).tune.using(executor=ThreadPoolExecutor), "not an executor"),
+    (
+        lambda: sk.autotune(add_one, {"BLOCK": (32,)}, where=lambda m: np.ones(3))[1](np.ones(32, np.float32)),
+        "True or False",
+    ),
+    (lambda: refers_to(np.ones(3, np.float32)), "return numbers of shape"),
+    (lambda: refers_to(np.array([None] * 32)), "return numbers of shape"),
     (lambda: sk.autotune(add_one, {"BLOCK": (32, 32)}), "written alike"),
     (lambda: sk.autotune(factory, {"width": range(400), "wrong": range(400)}), "160000 candidates"),
     (lambda: sk.autotune(add_one.specialize(BLOCK=32), {"BLOCK": (32,)}), "fixed"),

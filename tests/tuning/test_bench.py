@@ -58,7 +58,12 @@ def test_a_launch_on_a_gpu_is_timed_there() -> None:
     [
         (lambda: sk.bench(3), "call"),
         (lambda: sk.bench(lambda: None, seconds=0), "seconds"),
+        (lambda: sk.bench(lambda: None, seconds=float("inf")), "seconds"),
         (lambda: sk.bench(lambda: None, rounds=0), "rounds"),
+        (lambda: sk.bench(lambda: None, rounds=True), "rounds"),
+        (lambda: sk.bench(double), "needs arguments"),
+        (lambda: sk.bench(double[2]), "needs arguments"),
+        (lambda: sk.bench(lambda: None, clear_caches="no"), "clear_caches"),
         (lambda: sk.bench(lambda: None, target="interp"), "target"),
         (lambda: sk.bench(lambda: None, bytes_moved=-1), "bytes_moved"),
         (lambda: sk.bench(lambda: None, operations="many"), "operations"),
