@@ -61,7 +61,9 @@ class Processor:
     def attributes(self) -> str:
         """Return the function attributes. Every function needs them, or LLVM would not inline one into another."""
         wide = '"prefer-vector-width"="512" ' if self.host_features.has_avx512 else ""
-        return f'nounwind {wide}"target-cpu"="{self.name}" "target-features"="{self.features}"'
+        # without it LLVM turns tests of a half's bits into comparisons, which call a function to convert it
+        plain = "" if self.host_features.has_half_conversions else "noimplicitfloat "
+        return f'nounwind {plain}{wide}"target-cpu"="{self.name}" "target-features"="{self.features}"'
 
 
 @functools.cache
