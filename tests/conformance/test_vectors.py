@@ -209,8 +209,11 @@ CASES = [(family, width) for family in ("core", "intrinsics") for width in VECTO
 
 
 def case(family: str, width: int, *target: str) -> Any:
-    """The scalars that the cpu makes of vectors are tested elsewhere; and of what a record means the width changes nothing."""
-    reasons = [family == "intrinsics", "cpu" in target, width > 2]
+    """The scalars that the cpu makes of vectors are tested elsewhere; and of what a record means the width changes nothing.
+
+    For cuda LLVM makes two vectors of four of one of eight.
+    """
+    reasons = [family == "intrinsics", "cpu" in target, width > 2, width > 4 and "interp" not in target]
     is_slow = sum(reasons) > 1
     return pytest.param(family, width, *target, marks=pytest.mark.slow if is_slow else ())
 

@@ -1,4 +1,4 @@
-"""The PTX of every kernel of every example, assembled by the real ptxas for five GPUs: no spills, no local memory."""
+"""The PTX of every kernel of every example, assembled by the real ptxas for three GPUs: no spills, no local memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stagekit.jit.variant import Variant
 
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(path.name for path in FOLDER.glob("[!_]*.py"))
-GPUS = (75, 80, 90, 100, 120)
+GPUS = (75, 90, 120)  # every op and intrinsic is assembled for those between, too
 
 
 def kernels_of(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Variant]:

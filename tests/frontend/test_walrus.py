@@ -167,7 +167,7 @@ def test_what_a_walrus_assigned_is_found(program):
         agree(program, n)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(-4, 9), st.integers(-4, 9), st.integers(-4, 9))
 def test_conditions_of_several_walruses(a, b, c):
     def program(a, b, c):

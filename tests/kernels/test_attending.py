@@ -77,7 +77,7 @@ def inputs(draw, dtype, dim, axis):
 
 @each_place
 @each_kind
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(data=st.data())
 def test_attention_is_numpys(place, kind, data):
     dtype, dim, causal, axis = kind
@@ -95,7 +95,7 @@ def test_attention_is_numpys(place, kind, data):
 
 @each_place
 @pytest.mark.parametrize("kind", [KINDS[0], KINDS[2]], ids=str)
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(data=st.data())
 def test_gradients_are_those_of_numpy_and_the_same_on_every_run(place, kind, data):
     dtype, dim, causal, axis = kind

@@ -29,7 +29,7 @@ def test_products_of_many_matrices(place, dtype, batch, m, n, k):
 
 @each_place
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=5), st.integers(0, 70), st.integers(1, 70), st.integers(0, 3))
 def test_products_of_groups_of_rows(place, dtype, sizes, k, n, rest):
     """Groups may be empty, and rows behind the last one are left as they were."""

@@ -33,7 +33,7 @@ def test_launches_of_any_kind_keep_nothing(name: str) -> None:
     case = CASES[name]
     warm(case)
 
-    assert min(blocks_kept(case, 0, LISTS) for _ in range(3)) < FEW_BLOCKS
+    assert any(blocks_kept(case, 0, LISTS) < FEW_BLOCKS for _ in range(3))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -24,6 +24,8 @@ FOLDS = {
     "atomic_xor": np.bitwise_xor,
 }
 BLOCKS = [1, 5, 32, 33, 96]
+BUCKETS = [1, 3, 64]
+KINDS = [(dtypes.int32, False), (dtypes.uint64, True), (dtypes.int8, False)]  # and is the old value kept?
 
 
 def update(name: str, dtype: DType, buckets: int, *, keeps_old: bool) -> Function:
@@ -40,25 +42,26 @@ def update(name: str, dtype: DType, buckets: int, *, keeps_old: bool) -> Functio
     return kernel(array(dtype), array(dtype), array(dtype), INDEX, body=body)
 
 
-@pytest.mark.parametrize("buckets", [1, 3, 64])
+@pytest.mark.parametrize("buckets", BUCKETS)
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("name", FOLDS)
 def test_counters_end_as_the_fold_of_all_updates(name: str, block: int, buckets: int) -> None:
     n, rng = 90, np.random.default_rng(block)
-    for dtype, keeps_old in ((dtypes.int32, False), (dtypes.uint64, True), (dtypes.int8, False)):
-        x = rng.integers(0, 100, n).astype(dtype.numpy)
-        counters, old = np.full(buckets, 50, dtype.numpy), np.zeros(n, dtype.numpy)
-        with np.errstate(over="ignore"):
-            expected = [reduce(FOLDS[name], x[k::buckets], counters[k]) for k in range(buckets)]
+    # every dtype with every block, with all numbers of buckets and with every update
+    dtype, keeps_old = KINDS[(BLOCKS.index(block) + BUCKETS.index(buckets) + [*FOLDS].index(name)) % len(KINDS)]
+    x = rng.integers(0, 100, n).astype(dtype.numpy)
+    counters, old = np.full(buckets, 50, dtype.numpy), np.zeros(n, dtype.numpy)
+    with np.errstate(over="ignore"):
+        expected = [reduce(FOLDS[name], x[k::buckets], counters[k]) for k in range(buckets)]
 
-        run(
-            update(name, dtype, buckets, keeps_old=keeps_old),
-            [x, counters, old, np.int64(n)],
-            (-(-n // block), 1, 1),
-            (block, 1, 1),
-        )
+    run(
+        update(name, dtype, buckets, keeps_old=keeps_old),
+        [x, counters, old, np.int64(n)],
+        (-(-n // block), 1, 1),
+        (block, 1, 1),
+    )
 
-        np.testing.assert_array_equal(counters, expected)
+    np.testing.assert_array_equal(counters, expected)
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64, dtypes.float16], ids=lambda d: d.name)

@@ -177,10 +177,11 @@ def test_binary_is_semantics(dtype: DType, lanes: int | None) -> None:
 def test_a_constant_divisor_or_amount_changes_no_result(dtype: DType, lanes: int | None) -> None:
     """P29: powers of two become shifts, and none of the special cases may differ from the general one."""
     a, _ = pairs(dtype)
+    numbers = (0, 1, 2, 3, 8, dtype.bits, dtype.max, dtype.min, -1, -2, -5)
+    if lanes is not None:  # one case of each rule, which looks at the number alone
+        numbers = (0, 3, 8, dtype.min, -1)
     for kind in (BinaryKind.FLOORDIV, BinaryKind.MOD, BinaryKind.SHL, BinaryKind.SHR):
-        for number in (0, 1, 2, 3, 8, dtype.bits, dtype.max, dtype.min, -1, -2, -5):
-            if not dtype.holds(number):
-                continue
+        for number in filter(dtype.holds, numbers):
             by = (arith.constant(dtype, lanes, number),)
 
             actual = run(emitting(arith.binary, kind, dtype, lanes, last=by), dtype, lanes, [a], [dtype])
