@@ -23,7 +23,7 @@ BUDGETS = {  # rounded up to the next 50
     "intrinsics": 3_950,
     "ir": 3_700,
     "jit": 3_350,
-    "kernels": 3_950,
+    "kernels": 4_150,
     "layouts": 500,
     "lib": 6_800,
     "passes": 1_750,

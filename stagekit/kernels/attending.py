@@ -11,32 +11,32 @@ calculation for softmax", 2018.
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any
 
 import stagekit as sk
+from stagekit.kernels.attending_on_cpu import STRIP, attention_on_cpu_kernel, cpu_blocks_for
+from stagekit.kernels.heads import (
+    LOG2E,
+    LOWEST,
+    MAX_DIM,
+    arrays_of,
+    end_of_keys,
+    of_head,
+    padded,
+    sign_and_factor,
+)
 from stagekit.kernels.host import Dtype, dtype_of, empty, empty_like, factory, float_dtype_of, is_on_cpu, require
 from stagekit.kernels.matrices import by_groups
 from stagekit.kernels.sharing import checked_out
 
-MAX_DIM = 256  # of a head
 HEADS = 16  # whose keys and values stay in the cache of a GPU together
 WHOLE_DIM = 128  # up to which a warp holds whole rows of the gradients of k and v
-LOG2E = math.log2(math.e)
-LOWEST = -1e30  # of a largest score: times a factor below 1e8 it is still finite
-LEAST_SCALE = 1e-30  # by which -inf is still -inf
 Blocks = (
     tuple[int, int, int] | tuple[int, int, int, int]
 )  # rows of q, rows of k and v, threads; stages, else 2 of 16 bits
 
 
 # -- fragments ----------------------------------------------------------------------------------------------------------
-
-
-@sk.inline
-def of_head(x: Any, batch: Any, head: Any, HEADS_AXIS: int) -> Any:
-    """Return the matrix, or the row, of one head."""
-    return x[batch, head] if HEADS_AXIS == 1 else x[batch, :, head]
 
 
 @sk.inline
@@ -68,18 +68,6 @@ def hidden(scores: Any, row: Any, column: Any, keys: Any, shift: Any, CAUSAL: bo
 
 
 @sk.inline
-def end_of_keys(row: Any, keys: Any, shift: Any, M: int, CAUSAL: bool) -> Any:
-    """Return up to where the rows of a block of q look at keys."""
-    return sk.minimum(keys, row + M + shift) if CAUSAL else keys
-
-
-@sk.inline
-def sign_and_factor(scale: Any) -> Any:
-    """Return the sign of a scale, and its magnitude for exponentials of base 2, which is not 0: scores of -inf stay so."""
-    return sk.where(scale < 0, -1.0, 1.0), sk.maximum(sk.abs(scale), LEAST_SCALE) * LOG2E
-
-
-@sk.inline
 def with_block(state: Any, x: Any, y: Any, z: Any, factor: Any, hide: Any) -> Any:
     """Return (largest, total, found) with a block of keys y and values z. x: rows of q. hide: of scores, those that count."""
     largest, total, found = state
@@ -107,7 +95,7 @@ def attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int, BLOC
     HEADS_AXIS: 1 where a sequence is a matrix of a head, 2 where the heads of one place follow one another.
     """
     queries, keys = sk.dynamic("queries"), sk.dynamic("keys")
-    like_q, like_k, of_rows = _arrays(dtype, DIM, HEADS_AXIS, queries, keys)
+    like_q, like_k, of_rows = arrays_of(dtype, DIM, HEADS_AXIS, queries, keys)
     Queries = Annotated[sk.Array, like_q]
     Keys = Annotated[sk.Array, like_k]
     Sums = Annotated[sk.Array, of_rows]
@@ -172,10 +160,14 @@ def attention(
     shape = _checked(q, k, v, heads_axis)
     out = empty(q, tuple(q.shape), dtype_of(q)) if out is None else checked_out(out, q, apart=(k, v))
     lse = empty(q, (shape.batch, shape.heads, shape.queries), sk.float32) if return_lse else None
-    blocks = _blocks_for("forward", shape.dim, on_cpu=is_on_cpu(q))
-    kernel = attention_kernel(dtype_of(q), shape.dim, causal, heads_axis, blocks)
-    grid = sk.cdiv(shape.queries, blocks[0]), shape.heads, shape.batch
-    kernel[grid](q, k, v, out, lse, _scale(scale, shape.dim))
+    of, arguments = (dtype_of(q), shape.dim, causal, heads_axis), (q, k, v, out, lse, _scale(scale, shape.dim))
+    if is_on_cpu(q):
+        rows, columns = cpu_blocks_for(shape.dim)
+        grid = sk.cdiv(shape.queries, rows), shape.heads, shape.batch
+        attention_on_cpu_kernel(*of, rows, columns)[grid, STRIP](*arguments)
+    else:
+        blocks = _blocks_for("forward", shape.dim, on_cpu=False)
+        attention_kernel(*of, blocks)[sk.cdiv(shape.queries, blocks[0]), shape.heads, shape.batch](*arguments)
     return (out, lse) if return_lse else out
 
 
@@ -191,7 +183,7 @@ def attention_backward_q_kernel(
     Written, for the gradients of k and v, of each row: means, the sum of gradient * out; shifts, what its scores are shifted by.
     """
     queries, keys = sk.dynamic("queries"), sk.dynamic("keys")
-    like_q, like_k, of_rows = _arrays(dtype, DIM, HEADS_AXIS, queries, keys)
+    like_q, like_k, of_rows = arrays_of(dtype, DIM, HEADS_AXIS, queries, keys)
     Queries = Annotated[sk.Array, like_q]
     Keys = Annotated[sk.Array, like_k]
     Sums = Annotated[sk.Array, of_rows]
@@ -250,7 +242,7 @@ def attention_backward_kv_kernel(
 ) -> sk.JitFunction:
     """Return the kernel `k[blocks of k, key heads, batch](gradient, q, k, v, means, shifts, dk, dv, scale)`."""
     queries, keys = sk.dynamic("queries"), sk.dynamic("keys")
-    like_q, like_k, of_rows = _arrays(dtype, DIM, HEADS_AXIS, queries, keys)
+    like_q, like_k, of_rows = arrays_of(dtype, DIM, HEADS_AXIS, queries, keys)
     Queries = Annotated[sk.Array, like_q]
     Keys = Annotated[sk.Array, like_k]
     Sums = Annotated[sk.Array, of_rows]
@@ -338,21 +330,6 @@ def attention_backward(
 # -- on the host --------------------------------------------------------------------------------------------------------
 
 
-def padded(dim: int) -> int:
-    """Return the columns of the tiles for heads of this dimension: multiples of 16, as products are made of."""
-    return -(-dim // 16) * 16
-
-
-def _arrays(dtype: Dtype, DIM: int, HEADS_AXIS: int, queries: Any, keys: Any) -> tuple[Any, Any, Any]:
-    """Return what arrays like q are, what arrays like k, and those with a number for each row of q."""
-    batch, heads, key_heads = sk.dynamic("batch"), sk.dynamic("heads"), sk.dynamic("key_heads")
-    shapes = [(batch, heads, queries, DIM), (batch, key_heads, keys, DIM)]
-    if HEADS_AXIS == 2:
-        shapes = [(b, rows, h, dim) for b, h, rows, dim in shapes]
-    like_q, like_k = (sk.Tensor(shape, dtype, strides=(None, None, None, 1)) for shape in shapes)
-    return like_q, like_k, sk.Tensor((batch, heads, queries), sk.float32)
-
-
 class _Sizes:
     """The sizes of an attention. key_heads: of k and v."""
 
@@ -394,8 +371,7 @@ _OF_GPU = {  # of a kernel, by the most columns of a head: what was fastest on a
     "k and v": {64: (64, 64, 128), 128: (64, 64, 128), 256: (32, 64, 256)},
 }
 
-_OF_CPU = {  # the lanes of each warp are rows of q, which share k and v in the cache; as many as have memory
-    "forward": {64: (128, 64, 128, 2), 128: (128, 32, 128, 2), 256: (64, 32, 64, 2)},
+_OF_CPU = {  # of the gradients: the lanes of each warp are rows of q, which share k and v in the cache; as many as have memory
     "q": {128: (64, 32, 64, 2), 256: (32, 32, 32, 2)},
     "k and v": {256: (16, 32, 32, 2)},
 }

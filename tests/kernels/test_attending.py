@@ -20,8 +20,11 @@ lengths = st.sampled_from([0, 1, 15, 16, 17, 33, 64]) | st.integers(0, 70)
 
 @pytest.fixture(autouse=True)
 def _small_blocks(request, monkeypatch):
-    """What a GPU runs has small blocks in the interpreter, so that short sequences have several."""
+    """Blocks are small, so that short sequences have several. The interpreter runs what a GPU does."""
+    if "dimension" not in request.node.name:
+        monkeypatch.setattr(attending, "cpu_blocks_for", lambda dim: (64, 16))
     if "sanitizer" in request.node.name:
+        monkeypatch.setattr(attending, "is_on_cpu", lambda array: False)
         monkeypatch.setattr(attending, "_blocks_for", lambda kernel, dim, *, on_cpu: (16, 16, 32))
 
 
@@ -131,6 +134,24 @@ def test_every_dimension_on_a_gpu(dim, dtype):
 
     for each, wanted in zip(found, (exact.out, *exact.gradients(gradient.astype(np.float64))), strict=True):
         assert_close(each, wanted, ulps=max(10 * EPS[dtype], 2e-5))
+
+
+@pytest.mark.parametrize(("dim", "dtype"), [(8, FLOAT32), (72, BFLOAT16), (256, FLOAT32)], ids=str)
+def test_every_dimension_on_the_cpu(dim, dtype):
+    q, k, v = np.random.default_rng(dim).normal(size=(3, 1, 2, 140, dim)).astype(dtype)
+
+    found = kernels.attention(q, k, v, causal=True)
+
+    assert_close(found, exactly((q, k, v), 1, causal=True, scale=dim**-0.5).out, ulps=max(4 * EPS[dtype], 1e-5))
+
+
+def test_what_the_cpu_runs_has_no_races():
+    q, k, v = np.random.default_rng(0).normal(size=(3, 1, 1, 34, 4)).astype(np.float32)
+
+    with sk.sanitize():
+        found = kernels.attention(q, k, v, causal=True)
+
+    assert_close(found, exactly((q, k, v), 1, causal=True, scale=0.5).out, ulps=1e-5)
 
 
 def test_views_of_packed_projections_are_taken():

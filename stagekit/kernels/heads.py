@@ -1,0 +1,47 @@
+"""Heads of attention, as the kernels for a GPU (`attending`) and for the CPU (`attending_on_cpu`) take them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import stagekit as sk
+from stagekit.kernels.host import Dtype
+
+MAX_DIM = 256  # of a head
+LOG2E = math.log2(math.e)
+LOWEST = -1e30  # of a largest score: times a factor below 1e8 it is still finite
+LEAST_SCALE = 1e-30  # by which -inf is still -inf
+
+
+@sk.inline
+def of_head(x: Any, batch: Any, head: Any, HEADS_AXIS: int) -> Any:
+    """Return the matrix, or the row, of one head."""
+    return x[batch, head] if HEADS_AXIS == 1 else x[batch, :, head]
+
+
+@sk.inline
+def end_of_keys(row: Any, keys: Any, shift: Any, M: int, CAUSAL: bool) -> Any:
+    """Return up to where the rows of a block of q look at keys."""
+    return sk.minimum(keys, row + M + shift) if CAUSAL else keys
+
+
+@sk.inline
+def sign_and_factor(scale: Any) -> Any:
+    """Return the sign of a scale, and its magnitude for exponentials of base 2, which is not 0: scores of -inf stay so."""
+    return sk.where(scale < 0, -1.0, 1.0), sk.maximum(sk.abs(scale), LEAST_SCALE) * LOG2E
+
+
+def padded(dim: int) -> int:
+    """Return the columns of the tiles for heads of this dimension: multiples of 16, as products are made of."""
+    return -(-dim // 16) * 16
+
+
+def arrays_of(dtype: Dtype, DIM: int, HEADS_AXIS: int, queries: Any, keys: Any) -> tuple[Any, Any, Any]:
+    """Return what arrays like q are, what arrays like k, and those with a number for each row of q."""
+    batch, heads, key_heads = sk.dynamic("batch"), sk.dynamic("heads"), sk.dynamic("key_heads")
+    shapes = [(batch, heads, queries, DIM), (batch, key_heads, keys, DIM)]
+    if HEADS_AXIS == 2:
+        shapes = [(b, rows, h, dim) for b, h, rows, dim in shapes]
+    like_q, like_k = (sk.Tensor(shape, dtype, strides=(None, None, None, 1)) for shape in shapes)
+    return like_q, like_k, sk.Tensor((batch, heads, queries), sk.float32)
