@@ -7,7 +7,7 @@
 
 Arrays that overlap share their copy, each at its place in it. All copies lie in one piece of memory, where addresses keep their
 order and their alignment. So what a kernel takes for granted of its arguments holds on the GPU where it held on the host.
-Why it is done so: `docs/decisions/0041-host-arrays-on-a-gpu.md`.
+Why it is done so: `docs/decisions/0043-host-arrays-on-a-gpu.md`.
 """
 
 from __future__ import annotations

@@ -103,6 +103,16 @@ PROGRAMS = [
 ]
 
 
+def test_a_decision_has_a_number_of_its_own() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    by_number = {page.name[:4]: page.name for page in pages}
+
+    assert [page.name for page in pages] == list(by_number.values())
+    assert [
+        page.name for page in pages if not page.read_text(encoding="utf-8").startswith(f"# {page.name[:4]}: ")
+    ] == []
+
+
 @pytest.mark.parametrize(("page", "blocks"), PROGRAMS)
 def test_the_page_runs_and_prints_what_it_says(
     page: Path,
