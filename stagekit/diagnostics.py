@@ -417,10 +417,8 @@ def kernel_only(function: Callable[P, R]) -> Callable[P, R]:
 def ordinary(function: Callable[P, R]) -> Callable[P, R]:
     """Make a fragment that means the same outside kernels: operands that it cannot work on are the caller's mistake."""
 
-    @functools.wraps(function)
-    def entry(
-        *args: P.args, **kwargs: P.kwargs
-    ) -> R:  # one frame, not those of `hide_frames` too: grids are made by these
+    @functools.wraps(function)  # one frame, not those of `hide_frames` too: grids are made by these
+    def entry(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
         except (StagekitError, ZeroDivisionError) as error:
@@ -499,6 +497,12 @@ def wrong_arguments(function: Callable[..., Any], problem: str) -> CallError:
     # as a call fills the parameters: without `self` and without types
     given = [p.replace(annotation=p.empty) for p in inspect.signature(function).parameters.values() if p.name != "self"]
     return CallError(WrongArguments(name, problem, f"`{name}{inspect.Signature(given)}`"))
+
+
+def check_argument(function: Callable[..., Any], name: str, value: Any, is_taken: Any, wanted: str) -> None:
+    """Refuse an argument that a function does not take. wanted: what it takes instead."""
+    if not is_taken:
+        raise wrong_arguments(function, f"`{name}` is {shown(value)}, not {wanted}")
 
 
 def _misfit(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:

@@ -289,11 +289,6 @@ def element_dtype(dtype: np.dtype[Any]) -> DType | None:
 _COMPLEX = {each.numpy: each for each in (complex64, complex128)}
 
 
-def complex_of(part: DType) -> DType:
-    """Return the complex dtype whose parts are float32 or float64."""
-    return complex64 if part is float32 else complex128
-
-
 def promote(a: DType, b: DType) -> DType | None:
     """Return the dtype in which two typed operands meet, or None where mixing is refused.
 

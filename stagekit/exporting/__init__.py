@@ -100,11 +100,8 @@ export = hide_frames(export, OSError)  # of a place that cannot be written
 
 def _named(kernels: Any) -> dict[str, Specialization]:
     """Return the specialisations by their names in C. Raises ExportError for names that C does not have, or has twice."""
-    if isinstance(kernels, Mapping):
-        pairs = [*kernels.items()]
-    else:
-        several = kernels if isinstance(kernels, Iterable) and not isinstance(kernels, str) else [kernels]
-        pairs = [(None, each) for each in several]
+    several = kernels if isinstance(kernels, Iterable) and not isinstance(kernels, str) else [kernels]
+    pairs = kernels.items() if isinstance(kernels, Mapping) else [(None, each) for each in several]
     found: dict[str, Specialization] = {}
     for given, kernel in pairs:
         specialization = specialization_of(kernel, "export")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from stagekit.exporting.entries import CParameter, ExportedKernel, Image
 from stagekit.exporting.expressions import Statements, definitions
-from stagekit.exporting.runtime_source import CPU_RUNTIME, CUDA_RUNTIME, HEADER, NO_GPU, STATUS, UNLOAD
+from stagekit.exporting.runtime_source import CPU_RUNTIME, CUDA_RUNTIME, HEADER, NO_GPU, STATUS, UNLOAD, filled
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
 from stagekit.native_tables import SAFEPOINT, SCRATCH_ALIGN
 from stagekit.signature import ArraySpec, KernelEntry, PointerSpec, ScalarSpec
@@ -25,8 +25,7 @@ _SHARED_WITHOUT_ASKING = 48 * 1024  # per block; more must be opted in
 def header(name: str, version: str, kernels: Sequence[ExportedKernel]) -> str:
     """Return the text of the header. version: stagekit's."""
     declared = "\n\n".join(f"{_comment(kernel)}\n{_declaration(name, kernel)};" for kernel in kernels)
-    texts = {"NAME": name.upper(), "name": name, "VERSION": version, "ABI": str(ABI_VERSION), "KERNELS": declared}
-    return _filled(HEADER, texts)
+    return filled(HEADER, name, VERSION=version, ABI=ABI_VERSION, KERNELS=declared)
 
 
 def source(name: str, kernels: Sequence[ExportedKernel]) -> str:
@@ -34,32 +33,17 @@ def source(name: str, kernels: Sequence[ExportedKernel]) -> str:
     targets = {kernel.target for kernel in kernels}
     parts = [
         f'#define _POSIX_C_SOURCE 200809L\n#include "{name}.h"',
-        _filled(STATUS, {"NAME": name.upper(), "name": name}),
+        filled(STATUS, name),
         definitions(),
     ]
     if "cpu" in targets:
-        parts.append(
-            _filled(
-                CPU_RUNTIME,
-                {"NAME": name.upper(), "name": name, "ALIGN": str(SCRATCH_ALIGN), "SAFEPOINT": str(len(SAFEPOINT))},
-            )
-        )
+        parts.append(filled(CPU_RUNTIME, name, ALIGN=SCRATCH_ALIGN, SAFEPOINT=len(SAFEPOINT)))
     if "cuda" in targets:
-        shared = {"SHARED": str(_SHARED_WITHOUT_ASKING)}
-        parts.append(_filled(CUDA_RUNTIME, {"NAME": name.upper(), "name": name, **shared}))
+        parts.append(filled(CUDA_RUNTIME, name, SHARED=_SHARED_WITHOUT_ASKING))
     parts += ["\n".join(_kernel(name, kernel)) for kernel in kernels]
     modules = [f"&{function_name(name, k)}_{e.kind}" for k in kernels if k.target == "cuda" for e in k.entries]
-    parts.append(
-        _filled(UNLOAD if modules else NO_GPU, {"NAME": name.upper(), "name": name, "MODULES": ", ".join(modules)})
-    )
+    parts.append(filled(UNLOAD if modules else NO_GPU, name, MODULES=", ".join(modules)))
     return "\n\n".join(parts) + "\n"
-
-
-def _filled(template: str, texts: dict[str, str]) -> str:
-    """Return a template with `@NAME@` and so on replaced."""
-    for key, text in texts.items():
-        template = template.replace(f"@{key}@", text)
-    return template
 
 
 # -- declarations ---------------------------------------------------------------------------------------------------------
@@ -114,10 +98,8 @@ def _code(prefix: str, kernel: ExportedKernel) -> Iterator[str]:
             yield f"extern int32_t {entry.symbol}(int64_t *, const int64_t *, int64_t, int64_t, void *, void *);"
             continue
         for number, image in enumerate(entry.images):
-            yield f"{_BYTES} {prefix}_{entry.kind}_{number}[] = {{{_bytes(image.code)}}};"
-        rows = ", ".join(
-            _image_row(f"{prefix}_{entry.kind}_{number}", each) for number, each in enumerate(entry.images)
-        )
+            yield f"{_BYTES} {prefix}_{entry.kind}_{number}[] = {{{','.join(map(str, image.code))}}};"
+        rows = ", ".join(_image_row(f"{prefix}_{entry.kind}_{place}", each) for place, each in enumerate(entry.images))
         yield f"static const sk_image {prefix}_{entry.kind}_images[] = {{{rows}}};"
         yield f"static sk_module {prefix}_{entry.kind} = {{{prefix}_{entry.kind}_images, {len(entry.images)}, 0, {{{{0}}}}}};"
 
@@ -127,10 +109,6 @@ _BYTES = "static const unsigned char __attribute__((aligned(16)))"
 
 def _image_row(symbol: str, image: Image) -> str:
     return f'{{{symbol}, "{image.entry}", {image.capability}, {int(image.kind == "cubin")}, {int(image.is_exact)}}}'
-
-
-def _bytes(code: bytes) -> str:
-    return ",".join(map(str, code))
 
 
 def _body(name: str, prefix: str, kernel: ExportedKernel) -> Iterator[str]:
@@ -254,8 +232,8 @@ def _sizes(name: str, kernel: ExportedKernel) -> Iterator[str]:
         yield f"if ({' || '.join(same)}) return {_status(name, 'BAD_GRID')};"
     needs = Statements()
     too_small = [f"sk_dynamic < {needs.value(each)}" for each in kernel.signature.shared_needs]
-    yield from ("{", *needs.lines) if too_small else ()
     if too_small:
+        yield from ("{", *needs.lines)
         yield f"if ({' || '.join(too_small)}) return {_status(name, 'BAD_SHARED')};"
         yield "}"
     own = max(entry.own_shared_bytes for entry in kernel.entries)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from stagekit.dtypes import DType
 from stagekit.exporting.errors import refuse
@@ -122,9 +122,8 @@ def exported(
     else:
         fixed = traced.block or block
         if fixed is None:
-            raise refuse(
-                kernel.name, "its blocks have no fixed number of threads, which code for the CPU needs", "give `block=`"
-            )
+            why = "its blocks have no fixed number of threads, which code for the CPU needs"
+            raise refuse(kernel.name, why, "give `block=`")
         made_for, requires = _processor(kernel.name, processor)
         codes = [_for_cpu(each, f"{prefix}_{each.entry}", fixed, made_for) for each in variants]
     facts = traced.signature, parameters, traced.style, traced.launch, fixed, traced.grid_axes
@@ -135,13 +134,15 @@ def _require_plain(name: str, traced: Traced) -> None:
     """Refuse what a launch needs Python for."""
     fn = traced.function
     if fn.attribute("grid_state", ()):
-        raise refuse(
-            name, "its blocks wait for each other (`grid_sync`)", "launch it from Python, or split it into two kernels"
-        )
-    if fn.attribute("record_sites", ()) or fn.attribute("debug"):
-        raise refuse(
-            name, "it prints or asserts, which only Python reads", "leave `print`, `assert` and `debug=True` out"
-        )
+        hint = "launch it from Python, or split it into two kernels"
+        raise refuse(name, "its blocks wait for each other (`grid_sync`)", hint)
+    _require_silent(name, fn.attribute("record_sites", ()) or fn.attribute("debug"))
+
+
+def _require_silent(name: str, has_records: Any) -> None:
+    if has_records:
+        hint = "leave `print`, `assert` and `debug=True` out"
+        raise refuse(name, "it prints or asserts, which only Python reads", hint)
 
 
 def _parameters(kernel: str, signature: Signature) -> tuple[CParameter, ...]:
@@ -150,14 +151,12 @@ def _parameters(kernel: str, signature: Signature) -> tuple[CParameter, ...]:
         if isinstance(spec, NoneSpec):
             continue
         name = re.sub(r"\W+", "_", spec.name, flags=re.ASCII).strip("_") or "argument"
-        name = (
-            f"p_{name}" if name.startswith("sk_") or name[0].isdigit() else name
-        )  # `sk_` begins the launcher's own names
+        if name.startswith("sk_") or name[0].isdigit():  # `sk_` begins the launcher's own names
+            name = f"p_{name}"
         while name in _KEYWORDS or name in found:
             name += "_"
-        found[name] = CParameter(
-            name, spec, _c_type(kernel, spec.name, spec.dtype) if isinstance(spec, ScalarSpec) else ""
-        )
+        kind = _c_type(kernel, spec.name, spec.dtype) if isinstance(spec, ScalarSpec) else ""
+        found[name] = CParameter(name, spec, kind)
     return tuple(found.values())
 
 
@@ -176,16 +175,10 @@ def _for_cpu(variant: Variant, symbol: str, block: Axes, processor: object) -> E
 
     assert isinstance(processor, target.Processor)
     fn = lower_for(variant.traced, "cpu", 0)
-    if fn.attribute("record_sites", ()):
-        raise refuse(variant.name, "it prints or asserts, which only Python reads", "leave `print` and `assert` out")
+    _require_silent(variant.name, fn.attribute("record_sites", ()))
     code = compiler.compile_for(dataclasses.replace(fn, name=symbol), block, processor)
-    return EntryCode(
-        variant.entry,
-        code.entry,
-        code.object_code,
-        scratch_bytes=code.scratch_bytes,
-        own_shared_bytes=code.shared_bytes,
-    )
+    scratch, own = code.scratch_bytes, code.shared_bytes
+    return EntryCode(variant.entry, code.entry, code.object_code, scratch_bytes=scratch, own_shared_bytes=own)
 
 
 def _for_cuda(variant: Variant, symbol: str, capabilities: Sequence[int]) -> EntryCode:
@@ -193,33 +186,18 @@ def _for_cuda(variant: Variant, symbol: str, capabilities: Sequence[int]) -> Ent
 
     images, artifacts = [], [variant.artifact("cuda", each, None) for each in capabilities]
     for capability, artifact in zip(capabilities, artifacts):
-        if artifact.has_records:
-            raise refuse(
-                variant.name, "it prints or asserts, which only Python reads", "leave `print` and `assert` out"
-            )
+        _require_silent(variant.name, artifact.has_records)
         ptx = artifact.code.decode()
         target = re.search(r"^\.target (sm_\d+)(a?)", ptx, re.MULTILINE)
         is_exact = target is not None and target.group(2) == "a"
         images.append(Image("cubin", capability, is_exact, ptxas.assemble(ptx).cubin, artifact.entry))
         images.append(Image("ptx", capability, is_exact, artifact.code + b"\0", artifact.entry))
-    last = artifacts[-1]
-    return EntryCode(
-        variant.entry, symbol, images=tuple(images),
-        added_shared_bytes=last.added_shared_bytes, own_shared_bytes=max(each.own_shared_bytes for each in artifacts),
-    )  # fmt: skip
+    added, own = artifacts[-1].added_shared_bytes, max(each.own_shared_bytes for each in artifacts)
+    return EntryCode(variant.entry, symbol, images=tuple(images), added_shared_bytes=added, own_shared_bytes=own)
 
 
-_ASKED = (
-    "avx",
-    "avx2",
-    "fma",
-    "bmi",
-    "bmi2",
-    "avx512f",
-    "avx512bw",
-    "avx512dq",
-    "avx512vl",
-)  # what gcc and clang can ask for
+# what gcc and clang can ask for
+_ASKED = ("avx", "avx2", "fma", "bmi", "bmi2", "avx512f", "avx512bw", "avx512dq", "avx512vl")
 
 
 def _processor(kernel: str, name: str) -> tuple[object, tuple[str, ...]]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stagekit.exporting.c_source import ABI_VERSION
 from stagekit.exporting.entries import ExportedKernel
+from stagekit.exporting.runtime_source import filled
 from stagekit.signature import ArraySpec, ScalarSpec
 
 _C_TYPES = {
@@ -78,9 +80,7 @@ def _call(function, names, *arguments):
 
 def python_module(name: str, version: str, kernels: Sequence[ExportedKernel]) -> str:
     """Return the text of the module: a function for each kernel on the CPU. version: stagekit's."""
-    from stagekit.exporting.c_source import ABI_VERSION
-
-    head = _HEAD.replace("@name@", name).replace("@VERSION@", version).replace("@ABI@", str(ABI_VERSION))
+    head = filled(_HEAD, name, VERSION=version, ABI=ABI_VERSION)
     return "\n\n".join([head, *(_function(name, kernel) for kernel in kernels if kernel.target == "cpu")])
 
 

@@ -1,5 +1,13 @@
 """The fixed parts of an exported library, as C. `@name@` and `@NAME@` stand for the library's name."""
 
+
+def filled(template: str, name: str, **texts: object) -> str:
+    """Return a template with `@NAME@` and so on replaced."""
+    for key, text in {"NAME": name.upper(), "name": name, **texts}.items():
+        template = template.replace(f"@{key}@", str(text))
+    return template
+
+
 HEADER = """\
 /* Kernels compiled by stagekit @VERSION@. Generated: changes are lost when it is exported again.
 

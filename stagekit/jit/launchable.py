@@ -124,16 +124,19 @@ class _AsWritten(str):
 
 
 class SpecializeMethod:
-    """`kernel.specialize`. Its signature shows which constexprs are open."""
+    """Makes a method of a kernel its `specialize`, whose signature shows which constexprs are open. kernel: None in the class."""
 
     __slots__ = ("_function", "_kernel")
     __doc__ = OfEach(lambda method: method._function.__doc__, __doc__)
     __signature__ = OfEach(lambda method: method._kernel.specialize_signature)
     __name__ = OfEach(lambda method: method._function.__name__)
 
-    def __init__(self, function: Callable[..., Any], kernel: Launchable) -> None:
+    def __init__(self, function: Callable[..., Any], kernel: Any = None) -> None:
         self._function = function
         self._kernel = kernel
+
+    def __get__(self, kernel: Launchable | None, cls: type) -> Any:
+        return self._function if kernel is None else SpecializeMethod(self._function, kernel)
 
     @hide_frames
     def specialize(self, /, **values: Any) -> Any:
@@ -145,14 +148,7 @@ class SpecializeMethod:
         return f"{self._kernel!r}.{self.__name__}"
 
 
-class specializes:
-    """Makes a method of a kernel its `specialize`."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-
-    def __get__(self, kernel: Launchable | None, cls: type) -> Any:
-        return self._function if kernel is None else SpecializeMethod(self._function, kernel)
+specializes = SpecializeMethod
 
 
 class Launchable(ABC):

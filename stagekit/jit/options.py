@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypedDict
 
@@ -54,6 +54,10 @@ def is_int(value: Any, low: int, high: int | None = None) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value and (high is None or value <= high)
 
 
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def is_one_of(value: Any, names: Iterable[str]) -> bool:
     """Return whether it is one of these texts. A string of another class than `str` is none: it may call anything equal."""
     return type(value) is str and value in names
@@ -67,8 +71,21 @@ def is_thread_count(value: Any) -> bool:
     return is_int(value, 1, MAX_THREADS) and (value % WARP == 0 or value in (1, 2, 4, 8, 16))
 
 
-FLAG = ("True or False", lambda value: isinstance(value, bool))
-BUDGET = ("an int above 0", lambda value: is_int(value, 1))
+Rule = tuple[str, Callable[[Any], bool]]
+"""What an option takes, in words, and whether a value is such."""
+
+FLAG: Rule = ("True or False", lambda value: isinstance(value, bool))
+BUDGET: Rule = ("an int above 0", lambda value: is_int(value, 1))
+
+
+def optional(wanted: str, holds: Callable[[Any], bool]) -> Rule:
+    """Return the rule of an option that takes None too."""
+    return f"{wanted}, or None", lambda value: value is None or holds(value)
+
+
+def optional_of(names: Sequence[str]) -> Rule:
+    """Return the rule of an option that takes one of these texts, or None."""
+    return optional(f"one of {', '.join(map(repr, names))}", lambda value: is_one_of(value, names))
 
 
 def _names(value: Any) -> list[str]:
@@ -76,8 +93,7 @@ def _names(value: Any) -> list[str]:
     return [value] if type(value) is str else list(value)
 
 
-Rules = Mapping[str, tuple[str, Callable[[Any], bool]]]
-"""By the name of an option: what it takes, in words, and whether a value is such."""
+Rules = Mapping[str, Rule]
 
 _RULES: Rules = {
     "fastmath": (
@@ -86,26 +102,14 @@ _RULES: Rules = {
     ),
     "debug": FLAG,
     "lineinfo": FLAG,
-    "max_registers": (
-        f"an int from 1 to {MAX_REGISTERS}, or None",
-        lambda value: value is None or is_int(value, 1, MAX_REGISTERS),
+    "max_registers": optional(f"an int from 1 to {MAX_REGISTERS}", lambda value: is_int(value, 1, MAX_REGISTERS)),
+    "min_blocks": optional(f"an int from 1 to {MAX_BLOCKS}", lambda value: is_int(value, 1, MAX_BLOCKS)),
+    "threads": optional(
+        f"{THREAD_COUNTS}, the name of a constexpr parameter that is one",
+        lambda value: is_thread_count(value) or (type(value) is str and value.isidentifier()),
     ),
-    "min_blocks": (
-        f"an int from 1 to {MAX_BLOCKS}, or None",
-        lambda value: value is None or is_int(value, 1, MAX_BLOCKS),
-    ),
-    "threads": (
-        f"{THREAD_COUNTS}, the name of a constexpr parameter that is one, or None",
-        lambda value: value is None or is_thread_count(value) or (type(value) is str and value.isidentifier()),
-    ),
-    "name": (
-        "a string that is not empty, or None",
-        lambda value: value is None or (isinstance(value, str) and value != ""),
-    ),
-    "target": (
-        f"one of {', '.join(map(repr, TARGETS))}, or None",
-        lambda value: value is None or is_one_of(value, TARGETS),
-    ),
+    "name": optional("a string that is not empty", lambda value: isinstance(value, str) and value != ""),
+    "target": optional_of(TARGETS),
     "unroll_budget": BUDGET,
     "op_budget": BUDGET,
 }

@@ -23,8 +23,9 @@ from stagekit.diagnostics import counted, hide_frames
 from stagekit.forks import importing
 from stagekit.frontend.errors import BadOption, NotAFunction, SpecializeError
 from stagekit.frontend.tracer import suggest
+from stagekit.jit import options as rules
 from stagekit.jit.launchable import ForwardingKernel, Launchable, specializes
-from stagekit.jit.options import BUDGET, FLAG, Rules, check_options, is_int, is_one_of, show_options, unknown_option
+from stagekit.jit.options import BUDGET, FLAG, Rules, check_options, is_int, show_options, unknown_option
 from stagekit.limits import MAX_ITERATIONS
 from stagekit.runtime import native_process
 from stagekit.runtime.args import describe
@@ -193,11 +194,8 @@ show_options(sanitize, SanitizeOptions, _DEFAULTS)
 _ORDERS = ("forward", "backward", "random")
 _RULES: Rules = {
     **dict.fromkeys(CHECKS, FLAG),
-    "order": (
-        f"one of {', '.join(map(repr, _ORDERS))}, or None",
-        lambda value: value is None or is_one_of(value, _ORDERS),
-    ),
-    "seed": ("an int of at least 0, or None", lambda value: value is None or is_int(value, 0)),
+    "order": rules.optional_of(_ORDERS),
+    "seed": rules.optional("an int of at least 0", lambda value: is_int(value, 0)),
     "outputs": (
         "a list of names of arrays",
         lambda value: (

@@ -49,9 +49,8 @@ class IndexMap:
             problem = f"shape {shown(shape)} and stride {shown(stride)} are not ints, as many of one as of the other"
             raise wrong_arguments(IndexMap, problem)
         if any(size < 1 for size in numbers) or any(step < 0 for step in strides):
-            raise wrong_arguments(
-                IndexMap, f"sizes of {shown(shape)} are at least 1, strides of {shown(stride)} at least 0"
-            )
+            problem = f"sizes of {shown(shape)} are at least 1, strides of {shown(stride)} at least 0"
+            raise wrong_arguments(IndexMap, problem)
         steps = iter(strides)
         object.__setattr__(self, "modes", tuple([tuple([Step(n, next(steps)) for n in mode]) for mode in sizes]))
 
@@ -90,9 +89,8 @@ class IndexMap:
         if len(place) == 1:
             return _dot(place[0], self.digits)
         if len(place) != len(self.modes):
-            raise wrong_arguments(
-                IndexMap.__call__, f"{len(place)} coordinates of the {len(self.modes)} places of {self}"
-            )
+            problem = f"{len(place)} coordinates of the {len(self.modes)} places of {self}"
+            raise wrong_arguments(IndexMap.__call__, problem)
         return sum([_dot(number, mode) for number, mode in zip(place, self.modes)])
 
     @cached_property
@@ -128,14 +126,12 @@ class IndexMap:
             parts = [_strided(self, digit) for digit in mode]
             modes.append(tuple([digit for part in parts for digit in part or ()]) or (Step(1, 0),))
         found = map_of(modes)
-        is_inside = inner.extent <= self.size
-        if not is_inside or found.size != inner.size or not _is_composition(found, self, inner):
-            reason = (
-                "it is no map of shape and strides"
-                if is_inside
-                else f"{inner} goes beyond the {self.size} numbers of {self}"
-            )
-            raise wrong_arguments(IndexMap.after, f"{self} after {inner}: {reason}")
+        why = f"{self} after {inner}: "
+        if inner.extent > self.size:
+            raise wrong_arguments(IndexMap.after, f"{why}{inner} goes beyond the {self.size} numbers of {self}")
+        # digits that were found one by one are right together where none carries into another
+        if found.size != inner.size or not (found.numbers == self.numbers[inner.numbers]).all():
+            raise wrong_arguments(IndexMap.after, f"{why}it is no map of shape and strides")
         return found
 
     @hide_frames
@@ -150,9 +146,8 @@ class IndexMap:
             if size == 1:
                 continue
             if stride == 0 or stride % reach:
-                raise wrong_arguments(
-                    IndexMap.complement, f"copies of {self} overlap: it has a number twice, or gaps of no whole size"
-                )
+                problem = f"copies of {self} overlap: it has a number twice, or gaps of no whole size"
+                raise wrong_arguments(IndexMap.complement, problem)
             found.append(Step(stride // reach, reach))
             reach = size * stride
         return map_of([(*found, Step(max(-(-whole // reach), 1), reach))]).simplified()
@@ -194,10 +189,8 @@ class Swizzle:
 
     @hide_frames
     def __post_init__(self) -> None:
-        if (
-            any(type(each) is not int or each < 0 for each in (self.bits, self.base, self.shift))
-            or self.shift < self.bits
-        ):
+        given = self.bits, self.base, self.shift
+        if any(type(each) is not int or each < 0 for each in given) or self.shift < self.bits:
             problem = f"bits, base and shift are {self.bits}, {self.base} and {self.shift}: ints from 0 on, shift at least bits"
             raise wrong_arguments(Swizzle, problem)
 
@@ -279,8 +272,3 @@ def _strided(outer: IndexMap, inner: Step) -> list[Step] | None:
         if size == 1:
             return found
     return [*found, Step(size, step * last.stride)]
-
-
-def _is_composition(found: IndexMap, outer: IndexMap, inner: IndexMap) -> bool:
-    """Return whether digits that were found one by one are right together: where none carries into another."""
-    return bool((found.numbers == outer.numbers[inner.numbers]).all())

@@ -43,10 +43,8 @@ def tile_layout(shape: int | tuple[int, ...], threads: IndexMap, registers: Inde
     layout = layout_of(sizes, threads.size, held_by[0], held_by[1], _width(sizes, registers))
     held = enumerated(layout)
     if not np.array_equal(np.unique(held[held >= 0]), np.arange(math.prod(sizes))):
-        problem = (
-            f"threads {threads} and registers {registers} do not hold all {math.prod(sizes)} elements of {shown(shape)}"
-        )
-        raise wrong_arguments(tile_layout, problem)
+        count = f"all {math.prod(sizes)} elements of {shown(shape)}"
+        raise wrong_arguments(tile_layout, f"threads {threads} and registers {registers} do not hold {count}")
     return layout
 
 
@@ -60,9 +58,8 @@ def _digits(shape: tuple[int, ...], given: IndexMap) -> list[Digit]:
             axis = next(axis for axis, each in enumerate(steps) if each <= step)
             far, room = step // steps[axis], max(shape[axis] * steps[axis] // step, 1) if axis else left
             if step % steps[axis] or (left > room and (shape[axis] % far or left % room)):
-                raise wrong_arguments(
-                    tile_layout, f"the digit {size}:{stride} of {given} is along no axis of {shown(shape)}"
-                )
+                problem = f"the digit {size}:{stride} of {given} is along no axis of {shown(shape)}"
+                raise wrong_arguments(tile_layout, problem)
             found.append(Digit(min(left, room), axis, far))
             left, step = left // min(left, room), step * room
         found += [Digit(size, 0, 0)] if not stride else []
@@ -90,8 +87,4 @@ def bank_conflicts(places: IndexMap | Any, itemsize: int, width: int = 1) -> int
     words = max(width * itemsize // BANK_BYTES, 1)
     wanted = (starts // BANK_BYTES)[:, None] + np.arange(words)
     turns = wanted.reshape(words, -1)
-    return sum([_most_of_a_bank(turn) - 1 for turn in turns])
-
-
-def _most_of_a_bank(words: np.ndarray[Any, Any]) -> int:
-    return int(np.bincount(np.unique(words) % BANKS).max())
+    return sum([int(np.bincount(np.unique(turn) % BANKS).max()) - 1 for turn in turns])

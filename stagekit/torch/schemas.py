@@ -24,7 +24,7 @@ import torch
 
 from stagekit.diagnostics import frame_of_user, shown
 from stagekit.dtypes import DType
-from stagekit.frontend.markers import Dynamic, Optional, SizeOp, Tensor
+from stagekit.frontend.markers import Dynamic, Optional, SizeExpr, SizeOp, Tensor
 from stagekit.jit.launchable import Launchable
 from stagekit.torch.errors import BadOperator, OperatorError
 
@@ -188,16 +188,6 @@ def _maker(name: str, function: Callable[..., Any], inputs: tuple[str, ...], out
     return lambda given: how(*[given[place] for place in places])
 
 
-_ARITHMETIC: dict[str, Callable[..., Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
-    "neg": operator.neg,
-}  # of sizes, which may be torch's SymInt
-
-
 def _maker_by_annotation(name: str, function: Callable[..., Any], inputs: tuple[str, ...], output: str) -> Maker:
     advice = f'say what makes it: `outputs={{"{output}": "x"}}`, or a function of the inputs'
     if not isinstance(function, Launchable):
@@ -213,7 +203,7 @@ def _maker_by_annotation(name: str, function: Callable[..., Any], inputs: tuple[
         for axis, size in enumerate(array.shape)
         if isinstance(size, Dynamic)
     }
-    unbound = {size for each in wanted.shape for size in _symbols(each)} - places.keys()
+    unbound = {size for each in wanted.shape if isinstance(each, SizeExpr) for size in each.symbols()} - places.keys()
     if unbound or None in wanted.shape:
         which = f"`{min(map(repr, unbound))}`" if unbound else "None"
         raise refused(name, f"the size {which} of `{output}` is that of no input", advice)
@@ -222,15 +212,16 @@ def _maker_by_annotation(name: str, function: Callable[..., Any], inputs: tuple[
 
     def value(size: Any, given: Arguments) -> Any:
         if isinstance(size, SizeOp):
-            return _ARITHMETIC[size.kind](*[value(each, given) for each in size.args])
+            return getattr(operator, size.kind)(*[value(each, given) for each in size.args])  # maybe of torch's SymInt
         if isinstance(size, Dynamic):
             place, axis = places[size]
             return given[place].shape[axis]
         return size
 
-    return lambda given: torch.empty(
-        [value(size, given) for size in wanted.shape], dtype=dtype, device=given[first].device
-    )
+    def make(given: Arguments) -> torch.Tensor:
+        return torch.empty([value(size, given) for size in wanted.shape], dtype=dtype, device=given[first].device)
+
+    return make
 
 
 def _tensor_of(kernel: Launchable, name: str) -> Tensor | None:
@@ -239,9 +230,3 @@ def _tensor_of(kernel: Launchable, name: str) -> Tensor | None:
         return None
     meaning = kernel.parameters.meaning(name, _known(kernel))
     return meaning if isinstance(meaning, Tensor) else None
-
-
-def _symbols(size: Any) -> set[Dynamic]:
-    if isinstance(size, SizeOp):
-        return set().union(*map(_symbols, size.args))
-    return {size} if isinstance(size, Dynamic) else set()

@@ -9,7 +9,6 @@ A call never searches: it takes as long as any other launch and a lookup.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 import os
@@ -22,12 +21,12 @@ from typing import Any, Literal
 import stagekit
 from stagekit import config
 from stagekit.cache import sha256
-from stagekit.diagnostics import OfEach, calls_user, hide_frames, shown, wrong_arguments
+from stagekit.diagnostics import OfEach, calls_user, check_argument, hide_frames
 from stagekit.frontend.tracer import suggest
 from stagekit.jit.argtypes import view_of
 from stagekit.jit.jitfunction import JitFunction
 from stagekit.jit.launchable import Launchable, Launcher, Preparation
-from stagekit.jit.options import is_int
+from stagekit.jit.options import is_int, is_number
 from stagekit.runtime import driver
 from stagekit.runtime.args import describe
 from stagekit.tuning import records
@@ -126,8 +125,7 @@ class Autotuned:
         bound = bind(self._first.kernel, args, kwargs)
         key = self._key_of(bound)
         place = self._place(bound, key)
-        found = self._chosen.get(place)
-        return found or self._look_up(bound, key, place)
+        return self._chosen.get(place) or self._look_up(bound, key, place)
 
     def _place(self, bound: Bound, key: Mapping[str, Any]) -> Any:
         """Return by what a choice is remembered."""
@@ -153,15 +151,11 @@ class Autotuned:
     @calls_user
     def allowed(self, bound: Bound) -> list[Candidate]:
         """Return the candidates that the constraint allows for a call. Raises TuningError where it allows none."""
-        where = self._where
-        if where is None:
-            return self.candidates
-        meta = bound.meta()
-        found = [each for each in self.candidates if self._says(where({**meta, **each.config}))]
+        where, meta = self._where, bound.meta()
+        found = [each for each in self.candidates if where is None or self._says(where({**meta, **each.config}))]
         if not found:
-            raise refuse(
-                self.name, "`where` allows none of the candidates for these arguments", "add one that it allows"
-            )
+            why = "`where` allows none of the candidates for these arguments"
+            raise refuse(self.name, why, "add one that it allows")
         return found
 
     def _says(self, answer: Any) -> bool:
@@ -218,8 +212,7 @@ class Autotuned:
         self._remember(self._place(bound, names), best)
         took = time.perf_counter() - begin
         result = TuningResult(self.name, where, names, best.config, tuple(trials), took)
-        path = self.record
-        if path is not None:
+        if (path := self.record) is not None:
             records.note(path, self._identity(bound, names), result.best_trial, trials)
         return result
 
@@ -286,25 +279,20 @@ class Tuner:
         for all candidates together; what is not compiled by then is left out. progress: True for a bar (extra `tune`), False for
         nothing, left out for a bar where stderr is a terminal; or a function of a stage's name, how many are done, of how many.
         """
-        if method not in METHODS:
-            raise wrong_arguments(
-                Tuner.using, f"`method` is {shown(method)}, not one of {', '.join(map(repr, METHODS))}"
-            )
-        if executor is not None and (isinstance(executor, type) or not hasattr(executor, "submit")):
-            raise wrong_arguments(
-                Tuner.using, f"`executor` is {shown(executor)}, not an executor of concurrent.futures"
-            )
+        check = functools.partial(check_argument, Tuner.using)
+        is_executor = executor is None or (hasattr(executor, "submit") and not isinstance(executor, type))
+        check("method", method, method in METHODS, f"one of {', '.join(map(repr, METHODS))}")
+        check("executor", executor, is_executor, "an executor of concurrent.futures")
         for name, value, least in (("rounds", rounds, 1), ("trials", trials, 1), ("seed", seed, 0)):
-            if not is_int(value, least):
-                raise wrong_arguments(Tuner.using, f"`{name}` is {shown(value)}, not an int of at least {least}")
-        if isinstance(compile_seconds, bool) or not isinstance(compile_seconds, int | float) or not compile_seconds > 0:
-            raise wrong_arguments(Tuner.using, f"`compile_seconds` is {shown(compile_seconds)}, not a number above 0")
+            check(name, value, is_int(value, least), f"an int of at least {least}")
+        is_time = is_number(compile_seconds) and compile_seconds > 0
+        check("compile_seconds", compile_seconds, is_time, "a number above 0")
         options = SearchOptions(executor, method, rounds, compile_seconds, trials, seed, progress)
         Stages(progress, Tuner.using)  # refuses what is none
         return Tuner(self._tuned, options)
 
-    def __getitem__(self, key: Any) -> TunerAt:
-        return TunerAt(self, key)
+    def __getitem__(self, key: Any) -> Callable[..., TuningResult]:
+        return hide_frames(lambda *args, **kwargs: self._search(key, args, kwargs))
 
     @hide_frames
     def __call__(self, /, *args: Any, **kwargs: Any) -> TuningResult:
@@ -312,18 +300,6 @@ class Tuner:
 
     def _search(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> TuningResult:
         return self._tuned.search(key, args, kwargs, self._options, Stages(self._options.progress, Tuner.using))
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class TunerAt:
-    """`tuned.tune[key]`: called with the kernel's arguments, it searches."""
-
-    _tuner: Tuner
-    _key: Any
-
-    @hide_frames
-    def __call__(self, /, *args: Any, **kwargs: Any) -> TuningResult:
-        return self._tuner._search(self._key, args, kwargs)
 
 
 @hide_frames
@@ -358,20 +334,14 @@ def autotune(
             autotune, space=space, key=key, where=where, untuned=untuned, record=record, reference=reference, tolerance=tolerance
         )  # fmt: skip
     _check_source(source)
+    check = functools.partial(check_argument, autotune)
     is_listed = isinstance(key, Iterable) and not isinstance(key, str) and all(isinstance(name, str) for name in key)
-    if not (callable(key) or is_listed):
-        raise wrong_arguments(autotune, f"`key` is {shown(key)}, not a list of names or a function")
-    for name, function in (("where", where), ("reference", reference)):
-        if not (function is None or callable(function)):
-            raise wrong_arguments(autotune, f"`{name}` is {shown(function)}, not a function")
-    if not (record is None or isinstance(record, str | Path)):
-        raise wrong_arguments(autotune, f"`record` is {shown(record)}, not the path of a file")
-    if not (
-        tolerance is None or (isinstance(tolerance, int | float) and type(tolerance) is not bool and tolerance >= 0)
-    ):
-        raise wrong_arguments(autotune, f"`tolerance` is {shown(tolerance)}, not a number from 0 on")
-    if untuned not in ("default", "raise"):
-        raise wrong_arguments(autotune, f"`untuned` is {shown(untuned)}, not 'default' or 'raise'")
+    check("key", key, callable(key) or is_listed, "a list of names or a function")
+    check("where", where, where is None or callable(where), "a function")
+    check("reference", reference, reference is None or callable(reference), "a function")
+    check("record", record, record is None or isinstance(record, str | Path), "the path of a file")
+    check("tolerance", tolerance, tolerance is None or (is_number(tolerance) and tolerance >= 0), "a number from 0 on")
+    check("untuned", untuned, untuned in ("default", "raise"), "'default' or 'raise'")
     tuned = Autotuned(source, space, key, where, untuned, record, reference, tolerance)
     _check_names(source, tuned)
     return tuned
@@ -381,8 +351,7 @@ def _check_source(source: Any) -> None:
     if isinstance(source, Launchable) and not isinstance(source, JitFunction):
         hint = "give a kernel made with `@sk.jit`, or the factory that makes it"
         raise refuse(source.name, "all its constexprs are fixed", hint)
-    if not callable(source):
-        raise wrong_arguments(autotune, f"`source` is {shown(source)}, not a kernel or a factory")
+    check_argument(autotune, "source", source, callable(source), "a kernel or a factory")
 
 
 def _check_names(source: Any, tuned: Autotuned) -> None:

@@ -7,6 +7,7 @@ this process compiles what they have not.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pickle
 import time
@@ -41,10 +42,7 @@ def name_of(source: Source) -> str:
 @calls_user
 def build(source: Source, config: Config) -> Launchable:
     """Return the kernel of a configuration. Raises what the factory raises, and TuningError where it gives no kernel."""
-    if isinstance(source, JitFunction):
-        kernel: Any = source.fixing(config)
-    else:
-        kernel = source(**config)
+    kernel: Any = source.fixing(config) if isinstance(source, JitFunction) else source(**config)
     if not isinstance(kernel, Launchable):
         hint = "return the kernel, as `@sk.jit` or `.specialize(...)` gives it"
         raise refuse(name_of(source), f"the factory gives {describe(kernel)} for {config_text(config)}", hint)
@@ -70,9 +68,7 @@ class Candidate:
         """Return what stands in the kernel's brackets: a grid function of a factory's kernel also gets its configuration."""
         if isinstance(self.source, JitFunction):
             return key
-        if (
-            self._last_brackets[0] is not key
-        ):  # the same object for the same key, so that launches find their native code
+        if self._last_brackets[0] is not key:  # the same object for the same key: launches find their native code
             made = tuple(map(self._with_config, key)) if isinstance(key, tuple) else self._with_config(key)
             self._last_brackets = key, made
         return self._last_brackets[1]
@@ -179,12 +175,18 @@ def compile_jobs(
     rest: Iterable[Job] = jobs
     if executor is not None and _can_share(executor):
         rest = failed = list[Job]()
-        for job, outcome in _compile_in(executor, jobs, deadline_s):
-            if isinstance(outcome, Exception):
-                failed.append(job)
-                continue
-            tell()
-            yield job, outcome
+        sent = _sent(executor, jobs, failed)
+        with contextlib.suppress(TimeoutError):
+            for future in as_completed(sent, timeout=max(deadline_s - time.monotonic(), 0)):
+                job = sent.pop(future)
+                if future.exception() is not None:
+                    failed.append(job)
+                    continue
+                tell()
+                yield job, future.result()
+        for future, job in sent.items():
+            future.cancel()
+            yield job, None
     for job in rest:
         if time.monotonic() > deadline_s:
             yield job, None
@@ -204,32 +206,14 @@ def _can_share(executor: Executor) -> bool:
     return False
 
 
-def _compile_in(
-    executor: Executor, jobs: Iterable[Job], deadline_s: float
-) -> Iterator[tuple[Job, float | Exception | None]]:
-    """Let an executor compile what it can. An error is yielded for what it could not, whatever the reason."""
+def _sent(executor: Executor, jobs: Iterable[Job], refused: list[Job]) -> dict[Future[float], Job]:
+    """Give jobs to an executor. refused: where those go that it does not take, whatever the reason."""
     sent: dict[Future[float], Job] = {}
-    refused: list[tuple[Job, Exception]] = []
     for job in jobs:
         try:
             if not isinstance(executor, ThreadPoolExecutor):
                 pickle.dumps(job)
             sent[executor.submit(job)] = job
-        except Exception as error:  # it is found by no name, or the executor is shut down or broken
-            refused.append((job, error))
-    yield from refused
-    seen = set[Future[float]]()
-    try:
-        for future in as_completed(sent, timeout=max(deadline_s - time.monotonic(), 0)):
-            seen.add(future)
-            failed = future.exception()
-            yield sent[future], future.result() if failed is None else _as_exception(failed)
-    except TimeoutError:
-        for future, job in sent.items():
-            if future not in seen:
-                future.cancel()
-                yield job, None
-
-
-def _as_exception(error: BaseException) -> Exception:
-    return error if isinstance(error, Exception) else RuntimeError(str(error))
+        except Exception:  # it is found by no name, or the executor is shut down or broken
+            refused.append(job)
+    return sent

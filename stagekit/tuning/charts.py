@@ -32,18 +32,17 @@ def roofline(
         if not each.bytes_moved or not each.operations:
             raise wrong_arguments(roofline, f"{shown(name)} was measured without `bytes_moved` or `operations`")
     figure, axes = _figure("a roofline", (7, 5))
-    points = [
-        (name, each.operations / each.bytes_moved, each.operation_rate)  # type: ignore[operator]
-        for name, each in measurements.items()
-    ]
-    ridge = operation_rate / bandwidth
-    along = np.geomspace(
-        min([ridge, *(x for _, x, _ in points)]) / 8, max([ridge, *(x for _, x, _ in points)]) * 8, 200
-    )
+    rows: Any = measurements.items()
+    points = [(name, each.operations / each.bytes_moved, each.operation_rate) for name, each in rows]
+    marked = [
+        operation_rate / bandwidth,
+        *(intensity for _, intensity, _ in points),
+    ]  # the ridge of the roof, and the points
+    along = np.geomspace(min(marked) / 8, max(marked) * 8, 200)
     axes.loglog(along, np.minimum(along * bandwidth, operation_rate), color=_ROOF)
     for name, intensity, rate in points:
         axes.loglog(intensity, rate, "o", color=_CHOSEN)
-        share = rate / min(intensity * bandwidth, operation_rate)  # type: ignore[operator]
+        share = rate / min(intensity * bandwidth, operation_rate)
         axes.annotate(f"{name}, {share:.0%}", (intensity, rate), xytext=(6, -10), textcoords="offset points")
     title = f"below {prefixed(bandwidth)}B/s and {prefixed(operation_rate)}FLOP/s"
     axes.set(xlabel="operations per byte", ylabel="operations per second", title=title)

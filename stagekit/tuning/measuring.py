@@ -7,8 +7,10 @@ found.median_s, found.bandwidth
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,9 +18,9 @@ from typing import Any, Literal, SupportsFloat
 
 import numpy as np
 
-from stagekit.diagnostics import calls_user, hide_frames, shown, wrong_arguments
+from stagekit.diagnostics import calls_user, check_argument, hide_frames, wrong_arguments
 from stagekit.display import ShownAsText
-from stagekit.jit.options import is_int
+from stagekit.jit.options import is_int, is_number
 from stagekit.runtime import driver
 from stagekit.runtime.args import describe
 from stagekit.runtime.launch_config import stream_handle
@@ -26,7 +28,7 @@ from stagekit.tuning.clocks import Call, CallClock, clock_for, time_in_turns
 
 _WARM_UP_CALLS = 3
 _FEWEST_ROUNDS, _MOST_ROUNDS = 5, 10_000
-_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_PREFIXES = ((12, "T"), (9, "G"), (6, "M"), (3, "k"), (0, ""), (-3, "m"), (-6, "u"), (-9, "n"))
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,18 +83,13 @@ def _rate(count: float | None, seconds: float) -> float | None:
 
 def duration_text(seconds: float) -> str:
     """Return a time with three digits and a unit: `12.3 us`."""
-    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
+    return f"{prefixed(seconds)}s"
 
 
 def prefixed(value: float) -> str:
     """Return a number with three digits and the prefix of its unit: `4.1 T`."""
-    for factor, prefix in _PREFIXES:
-        if value >= factor:
-            return f"{value / factor:.3g} {prefix}"
-    return f"{value:.3g} "
+    power, prefix = next((each for each in _PREFIXES if value >= 10.0 ** each[0]), _PREFIXES[-1])
+    return f"{value / 10.0**power:.3g} {prefix}"
 
 
 @hide_frames
@@ -128,23 +125,19 @@ def bench(
 
 def _check(call: Any, seconds: Any, rounds: Any, target: Any, clear_caches: Any, **counts: Any) -> None:
     """Refuse what `bench` cannot work with."""
+    check = functools.partial(check_argument, bench)
     if not callable(call):
         raise wrong_arguments(bench, f"`call` is {describe(call)}, not a function: give `lambda: kernel[grid](x)`")
-    if type(clear_caches) is not bool:
-        raise wrong_arguments(bench, f"`clear_caches` is {shown(clear_caches)}, not True or False")
+    check("clear_caches", clear_caches, type(clear_caches) is bool, "True or False")
     if not _takes_none(call):
-        raise wrong_arguments(
-            bench, f"`call` is {describe(call)}, which needs arguments: give `lambda: kernel[grid](x)`"
-        )
-    if not isinstance(seconds, int | float) or type(seconds) is bool or not 0 < seconds < math.inf:
-        raise wrong_arguments(bench, f"`seconds` is {shown(seconds)}, not a number above 0")
-    if rounds is not None and not is_int(rounds, 1):
-        raise wrong_arguments(bench, f"`rounds` is {shown(rounds)}, not a number of calls")
+        problem = f"`call` is {describe(call)}, which needs arguments: give `lambda: kernel[grid](x)`"
+        raise wrong_arguments(bench, problem)
+    check("seconds", seconds, is_number(seconds) and 0 < seconds < math.inf, "a number above 0")
+    check("rounds", rounds, rounds is None or is_int(rounds, 1), "a number of calls")
     for name, count in counts.items():
-        if count is not None and (not isinstance(count, SupportsFloat) or not float(count) >= 0):
-            raise wrong_arguments(bench, f"`{name}` is {shown(count)}, not a number from 0 on")
-    if target not in (None, "cpu", "cuda"):
-        raise wrong_arguments(bench, f"`target` is {shown(target)}, not 'cpu' or 'cuda'")
+        is_count = count is None or (isinstance(count, SupportsFloat) and float(count) >= 0)
+        check(name, count, is_count, "a number from 0 on")
+    check("target", target, target in (None, "cpu", "cuda"), "'cpu' or 'cuda'")
 
 
 def _takes_none(call: Callable[..., Any]) -> bool:
@@ -184,8 +177,6 @@ def _launched_on(call: Call) -> int | None:
 
 
 def _others_use_a_gpu() -> bool:
-    import sys
-
     torch = sys.modules.get("torch")
     return "cupy" in sys.modules or (torch is not None and torch.cuda.is_initialized())
 

@@ -66,11 +66,9 @@ class SavedArray:
             ctypes.memmove(host.ctypes.data, self._address, self._size)
         dtype = _dtype(self._view)
         strides = [step * dtype.itemsize for step in self._view.strides or ()]
-        found: Array = (
-            np.ascontiguousarray(np.ndarray(self._view.shape, dtype.numpy, host.data, self._offset, strides))
-            if self._size
-            else np.empty(self._view.shape, dtype.numpy)
-        )
+        found: Array = np.empty(self._view.shape, dtype.numpy)
+        if self._size:
+            found[...] = np.ndarray(self._view.shape, dtype.numpy, host.data, self._offset, strides)
         return found.view(found.real.dtype) if found.dtype.kind == "c" else found
 
 

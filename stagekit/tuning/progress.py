@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from stagekit.diagnostics import calls_user, shown, wrong_arguments
+from stagekit.diagnostics import calls_user, check_argument
 from stagekit.extras import ExtraError, require_extra
 
 Tell = Callable[[], None]
@@ -23,8 +23,8 @@ class Stages:
     """Tells of the stages of a search. progress: a `Progress`; True for a bar, False for none, None for one in a terminal."""
 
     def __init__(self, progress: Any, asked_by: Callable[..., Any]) -> None:
-        if not (progress is None or isinstance(progress, bool) or callable(progress)):
-            raise wrong_arguments(asked_by, f"`progress` is {shown(progress)}, not True, False or a function")
+        is_taken = progress is None or isinstance(progress, bool) or callable(progress)
+        check_argument(asked_by, "progress", progress, is_taken, "True, False or a function")
         self._tell: Progress | None = progress if callable(progress) else None
         self._tqdm = None if self._tell or progress is False else _tqdm(is_asked_for=progress is True)
 

@@ -80,27 +80,22 @@ class _Attempt:
         return Trial(self.candidate.config, self.outcome, self.why, self.compile_s, tuple(self.times_s))
 
 
+@dataclasses.dataclass(eq=False)
 class Search:
     """The candidates of one call. key: what stands in its brackets, None without brackets."""
 
-    def __init__(
-        self,
-        name: str,
-        key: Any,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        reference: Reference | None,
-        tolerance: float | None,
-        options: SearchOptions,
-        stages: Stages,
-    ) -> None:
-        self._name, self._key, self._args, self._kwargs = name, key, args, kwargs
-        self._reference, self._tolerance = reference, tolerance
-        self._options, self._stages = options, stages
-        self._states: dict[Candidate, _Attempt] = {}
-        self._outputs: SavedOutputs | None = None
-        self._expected: Expected | None = None
-        self._clock: CallClock | None = None
+    name: str
+    key: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    reference: Reference | None
+    tolerance: float | None
+    options: SearchOptions
+    stages: Stages
+    _states: dict[Candidate, _Attempt] = dataclasses.field(default_factory=dict, init=False)
+    _outputs: SavedOutputs | None = None
+    _expected: Expected | None = None
+    _clock: CallClock | None = None
 
     def run(self, candidates: Sequence[Candidate], space: Any) -> tuple[Candidate, list[Trial], str]:
         """Return the best candidate, all trials in the order of the space, and the device in words.
@@ -108,7 +103,7 @@ class Search:
         space: what the candidates are from, for a method that chooses them itself.
         """
         try:
-            if self._options.method == "optuna":
+            if self.options.method == "optuna":
                 self._sample(candidates, space)
             else:
                 self._admit(candidates)
@@ -141,26 +136,27 @@ class Search:
         if not self._alive():
             first = next(iter(self._states.values()))
             count = len(self._states)
-            raise TuningError(NoCandidate(self._name, count, first.candidate.text, first.why.strip()))
+            raise TuningError(NoCandidate(self.name, count, first.candidate.text, first.why.strip()))
 
     def _compile(self, states: Sequence[_Attempt]) -> None:
         """Compile candidates. They are traced here, one after the other, while an executor compiles those before."""
-        deadline_s = time.monotonic() + self._options.compile_seconds
+        deadline_s = time.monotonic() + self.options.compile_seconds
+        late = f"not compiled within {self.options.compile_seconds:g} s"
         states_of: dict[int, _Attempt] = {}
 
         def jobs() -> Iterator[Job]:
             for state in states:
                 if time.monotonic() > deadline_s:
-                    self._is_late(state)
+                    state.leave_out("late", late)
                 elif (job := self._job(state)) is not None:
                     states_of[id(job)] = state
                     yield job
 
-        with self._stages.stage("compile", len(states)) as tell:
-            for job, outcome in compile_jobs(jobs(), self._options.executor, deadline_s, tell):
+        with self.stages.stage("compile", len(states)) as tell:
+            for job, outcome in compile_jobs(jobs(), self.options.executor, deadline_s, tell):
                 state = states_of[id(job)]
                 if outcome is None:
-                    self._is_late(state)
+                    state.leave_out("late", late)
                 elif isinstance(outcome, Exception):
                     state.leave_out("refused", outcome)
                 else:
@@ -169,15 +165,11 @@ class Search:
             if state.is_in:
                 self._prepare(state)
 
-    def _is_late(self, state: _Attempt) -> None:
-        state.leave_out("late", f"not compiled within {self._options.compile_seconds:g} s")
-
     def _job(self, state: _Attempt) -> Job | None:
         """Trace a candidate, and return what compiles it; None where it is refused."""
         try:
-            bound = bind(state.candidate.kernel, self._args, self._kwargs)
-            state.bound = bound
-            return job_of(state.candidate, bound, bound.variant(), self._key)
+            bound = state.bound = bind(state.candidate.kernel, self.args, self.kwargs)
+            return job_of(state.candidate, bound, bound.variant(), self.key)
         except Exception as error:  # a factory of the user's may raise anything: the result tells
             state.leave_out("refused", error)
             return None
@@ -185,10 +177,10 @@ class Search:
     def _prepare(self, state: _Attempt) -> None:
         """Load a candidate that is compiled, and make its launch."""
         prepare: Any = state.candidate.kernel.prepare
-        if self._key is not None:
-            prepare = prepare[state.candidate.brackets(self._key)]
+        if self.key is not None:
+            prepare = prepare[state.candidate.brackets(self.key)]
         try:
-            state.launch = prepare(*self._args, **self._kwargs)
+            state.launch = prepare(*self.args, **self.kwargs)
         except StagekitError as error:
             _raise_if_lost(error)
             state.leave_out("refused", error)
@@ -199,7 +191,7 @@ class Search:
         assert bound is not None
         if bound.target != "cuda":
             return WallClock()
-        brackets = state.candidate.brackets(self._key)
+        brackets = state.candidate.brackets(self.key)
         _, kernel = bound.specialization.kernel_for(brackets, bound.values, bound.target)
         given = kernel.request(brackets).stream
         current = owners_stream(bound.values) or driver.current_stream
@@ -211,10 +203,10 @@ class Search:
         """Run each candidate once, and leave out those whose results differ from the reference, or from the first one's."""
         if self._outputs is None:
             bounds = [state.bound for state in states if state.bound is not None]
-            self._outputs = save(self._name, bounds, self.clock)
+            self._outputs = save(self.name, bounds, self.clock)
             arrays = self._expected_outputs(self._outputs)
-            self._expected = None if arrays is None else Expected(arrays, self._tolerance)
-        with self._stages.stage("check", len(states)) as tell, self.clock.ready():
+            self._expected = None if arrays is None else Expected(arrays, self.tolerance)
+        with self.stages.stage("check", len(states)) as tell, self.clock.ready():
             for state in states:
                 self._check_one(state, self._outputs)
                 tell()
@@ -231,33 +223,32 @@ class Search:
             state.leave_out("refused", error)
             return
         if self._expected is None:
-            self._expected = Expected(found, self._tolerance)
-        what = self._expected.differences(found)
-        if what:
+            self._expected = Expected(found, self.tolerance)
+        if what := self._expected.differences(found):
             state.leave_out("wrong", what)
 
     @calls_user
     def _expected_outputs(self, outputs: SavedOutputs) -> dict[str, Array] | None:
         """Return what the reference says that the kernel should write; None without a reference."""
-        if self._reference is None:
+        if self.reference is None:
             return None
         with self.clock.ready():
-            given = self._reference(*self._args, **self._kwargs)
+            given = self.reference(*self.args, **self.kwargs)
             if given is None:
                 return outputs.contents()
         arrays = given if isinstance(given, tuple | list) else (given,)
         names = outputs.names
         if len(arrays) != len(names):
             hint = f"return one array for each of {', '.join(names)}, or write into the arguments"
-            raise refuse(self._name, f"`reference` returns {len(arrays)} arrays, the kernel writes {len(names)}", hint)
+            raise refuse(self.name, f"`reference` returns {len(arrays)} arrays, the kernel writes {len(names)}", hint)
         return {name: self._host_copy(name, array, outputs.shapes[name]) for name, array in zip(names, arrays)}
 
     def _host_copy(self, name: str, array: Any, shape: tuple[int, ...]) -> Array:
         view = view_of(array)
         if view is None:
-            raise refuse(self._name, f"`reference` returns no array for `{name}`", "return an array")
+            raise refuse(self.name, f"`reference` returns no array for `{name}`", "return an array")
         if not isinstance(view.dtype, DType) or math.prod(view.shape) != math.prod(shape):
-            raise refuse(self._name, f"`reference` returns {view} for `{name}`", f"return numbers of shape {shape}")
+            raise refuse(self.name, f"`reference` returns {view} for `{name}`", f"return numbers of shape {shape}")
         clock = self.clock if view.device.kind == "cuda" else WallClock()
         return SavedArray(name, view, clock).contents()
 
@@ -265,8 +256,8 @@ class Search:
 
     def _time(self, states: Sequence[_Attempt], rounds: int) -> None:
         """Add some rounds to the times of each."""
-        assert self._outputs is not None
         outputs = self._outputs
+        assert outputs is not None
         calls = {state: state.launch for state in states if state.launch is not None}
         found = time_in_turns(calls, self.clock, rounds, before=lambda _: outputs.restore())
         for state, times_s in found.items():
@@ -275,8 +266,8 @@ class Search:
     def _finish(self, states: Sequence[_Attempt]) -> _Attempt:
         """Return the best of the states, of which fewer and fewer are timed, in more and more rounds."""
         alive = [*states]
-        plan = [*halving(len(alive), self._options.rounds, is_exhaustive=self._options.method == "exhaustive")]
-        with self._stages.stage("time", sum(count for count, _ in plan)) as tell:
+        plan = [*halving(len(alive), self.options.rounds, is_exhaustive=self.options.method == "exhaustive")]
+        with self.stages.stage("time", sum(count for count, _ in plan)) as tell:
             for count, rounds in plan:
                 alive = alive[:count]
                 self._time(alive, rounds)
@@ -292,9 +283,9 @@ class Search:
         optuna = require_extra('`method="optuna"`', "optuna", "tune")
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         by_place = {_place(space, each.config): each for each in candidates}
-        study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=self._options.seed))
+        study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=self.options.seed))
         best: _Attempt | None = None
-        for _ in range(self._options.trials):
+        for _ in range(self.options.trials):
             trial = study.ask()
             candidate = by_place.get(_suggested(trial, space))
             state = None if candidate is None else self._states.get(candidate) or self._try(candidate, best)

@@ -75,45 +75,36 @@ def _of_loc(text: str) -> tuple[Place, ...]:
     return tuple(dict.fromkeys((loc.file, loc.line) for loc in shown.chain())) if shown else ()
 
 
-_NODE = re.compile(r"^(!\d+) = (?:distinct )?!(DI\w+)\((.*)\)$")
+_NODE = re.compile(r"^(!\d+) = (?:distinct )?!DI\w+\((.*)\)$")
 _FIELD = re.compile(r'(\w+): (?:"((?:[^"\\]|\\.)*)"|([^,]+))')
 _DEBUG = re.compile(r",? !dbg (!\d+)")
 
 
 def of_llvm(text: str) -> list[Line]:
     """Return the lines of LLVM IR without its metadata."""
-    nodes = {
-        m[1]: (m[2], {f[1]: f[2] or f[3] for f in _FIELD.finditer(m[3])})
-        for m in map(_NODE.match, text.splitlines())
-        if m
-    }
+    found = [m for m in map(_NODE.match, text.splitlines()) if m]
+    nodes = {m[1]: {f[1]: f[2] or f[3] for f in _FIELD.finditer(m[2])} for m in found}
 
     def chain(node: str) -> Iterator[Place]:
         while node in nodes:
-            _, place = nodes[node]
-            _, scope = nodes.get(place.get("scope", ""), ("", {}))
-            _, file = nodes.get(scope.get("file", ""), ("", {}))
-            yield (
-                f"{_unescaped(file.get('directory', ''))}/{_unescaped(file.get('filename', ''))}",
-                int(place.get("line", 0)),
-            )
+            place = nodes[node]
+            file = nodes.get(nodes.get(place.get("scope", ""), {}).get("file", ""), {})
+            folder, name = (_unescaped(file.get(key, "")) for key in ("directory", "filename"))
+            yield f"{folder}/{name}", int(place.get("line", 0))
             node = place.get("inlinedAt", "")
 
     lines = []
     for line in text.splitlines():
-        if not line.startswith(("!", "define")):
-            debug = _DEBUG.search(line)
+        if not line.startswith("!"):
+            debug = None if line.startswith("define") else _DEBUG.search(line)
             lines.append(Line(_DEBUG.sub("", line), tuple(dict.fromkeys(chain(debug[1]))) if debug else ()))
-        elif line.startswith("define"):
-            lines.append(Line(_DEBUG.sub("", line), ()))
     return lines
 
 
 def _unescaped(text: str) -> str:
     """Return the text of LLVM's string, in which a byte may be written as two hexadecimal digits."""
-    return re.sub(rb"\\([0-9A-Fa-f]{2})", lambda m: bytes.fromhex(m[1].decode()), text.encode()).decode(
-        errors="replace"
-    )
+    plain = re.sub(rb"\\([0-9A-Fa-f]{2})", lambda m: bytes.fromhex(m[1].decode()), text.encode())
+    return plain.decode(errors="replace")
 
 
 _FILE = re.compile(r'^\s*\.file\s+(\d+) "((?:[^"\\]|\\.)*)"')
@@ -161,6 +152,5 @@ def of_sass(text: str) -> list[Line]:
 
 def numbered(panes: Iterable[Sequence[Line]]) -> dict[Place, int]:
     """Return a number for each place, in the order in which panes name them."""
-    return {
-        place: i for i, place in enumerate(dict.fromkeys(p for lines in panes for line in lines for p in line.places))
-    }
+    every = dict.fromkeys(place for lines in panes for line in lines for place in line.places)
+    return {place: number for number, place in enumerate(every)}
