@@ -451,9 +451,6 @@ def _is_widening(op: ops.Cast) -> bool:
 
 
 def _implies(other: Multiple | Predicate, fact: Multiple) -> bool:
-    return (
-        isinstance(other, Multiple)
-        and other.terms == fact.terms
-        and other.divisor > fact.divisor
-        and other.divisor % fact.divisor == 0
-    )
+    if not isinstance(other, Multiple) or other.terms != fact.terms:
+        return False
+    return other.divisor > fact.divisor and other.divisor % fact.divisor == 0

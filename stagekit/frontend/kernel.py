@@ -181,9 +181,8 @@ class _Trace:
 
     def _slot(self, kind: Any, position: int, dtype: DType, name: str, axis: int = 0, hint: str = "") -> Value:
         self.slots.append(ParamSlot(kind, position, dtype, axis))
-        value = Value(
-            PointerType(dtype, Space.GLOBAL) if kind == "address" else Scalar(dtype), (hint or name).replace("]", "")
-        )
+        type_ = PointerType(dtype, Space.GLOBAL) if kind == "address" else Scalar(dtype)
+        value = Value(type_, (hint or name).replace("]", ""))
         texts = {"size": f"`{name}.shape[{axis}]`", "stride": f"the stride of `{name}` along axis {axis}"}
         self.tracer.facts.arguments[value] = Argument(len(self.params), texts.get(kind, f"`{name}`"))
         self.params.append(value)
@@ -325,9 +324,8 @@ class _Trace:
     def _sized(self) -> dict[Value, ArgumentLayout]:
         """Return the arrays, of which the launcher sees where they end, with what it reads of each."""
         places = [i for i, slot in enumerate(self.slots) if slot.kind == "address"]
-        return {
-            self.params[i]: self._layout(i) for i in places if isinstance(self.specs[self.slots[i].argument], ArraySpec)
-        }
+        arrays = [i for i in places if isinstance(self.specs[self.slots[i].argument], ArraySpec)]
+        return {self.params[i]: self._layout(i) for i in arrays}
 
     def _given(self) -> Given:
         """Return what the quick entry takes for granted of arrays that overlap; None for itself."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from stagekit import dtypes
 from stagekit.diagnostics import shown
-from stagekit.frontend import rangeloop
+from stagekit.frontend import rangeloop, statements
 from stagekit.frontend.assignments import assign, binding_scope
 from stagekit.frontend.conditions import assume, both, condition, negate_condition
 from stagekit.frontend.control import branch
@@ -20,7 +20,7 @@ from stagekit.frontend.iteration import forget_position, thunks_of
 from stagekit.frontend.journal import MISSING, Location
 from stagekit.frontend.loops import CarriedLocations, LeafType, settle
 from stagekit.frontend.source import all_nodes, names_of, remembered
-from stagekit.frontend.statements import RUNNERS, define_partials, exit_taken, join_exits, may_exit, nested, run_body
+from stagekit.frontend.statements import define_partials, exit_taken, join_exits, may_exit, nested, run_body, run_rest
 from stagekit.frontend.tracer import BROKEN, CONTINUED, RETURN, Frame, LoopFlags, Thunk
 from stagekit.frontend.values import Number, Partial, StagedRange, StaticRange
 from stagekit.ir import BOOL, CompareKind, OpenBlock, Value
@@ -53,8 +53,7 @@ def trace_while(frame: Frame, node: ast.While) -> None:
         if _static_iteration(frame, node, flags):
             _leave_loop(frame, node, flags)
             return
-    carried = CarriedLocations(frame, frame.loc(node))
-    carried.guess(_assigned_locations(frame, node))
+    carried = _carried(frame, node, is_read_after=False)
 
     def test() -> bool | Number:
         holds = condition(frame, node.test)
@@ -84,14 +83,8 @@ def _leave_loop(frame: Frame, node: ast.For | ast.While, flags: LoopFlags) -> No
     elif exited is False:
         run_body(frame, node.orelse)
     else:
-
-        def otherwise() -> None:
-            define_partials(frame)
-            run_body(frame, node.orelse)
-
-        def broken() -> None:
-            join_exits(frame, flags.broken, flags.first_exit, only_exited=True)
-
+        otherwise = functools.partial(run_rest, frame, node.orelse)
+        broken = functools.partial(join_exits, frame, flags.broken, flags.first_exit, only_exited=True)
         branch(frame.tracer, frame.tracer.builder.not_(exited.value), otherwise, broken, frame.loc(node), frame=frame)
     _reset(frame, flags.broken)
     if exit_taken(frame, frame.flags()) is False:
@@ -186,11 +179,7 @@ def _run_time_for(frame: Frame, node: ast.For, loop: rangeloop.LoopRange, flags:
         is_one = isinstance(node.target, ast.Attribute | ast.Subscript)
         why = "a run-time loop counts in a variable" if is_one else "a `range` gives one number per iteration"
         raise frame.error(NotIterable(why, "loop over a plain name, and assign in the body"), node.target)
-    loc = frame.loc(node)
-    carried = CarriedLocations(frame, loc)
-    carried.guess([place for place in _assigned_locations(frame, node) if place.key != node.target.id])
-    if loop.runs or node.orelse:
-        carried.read_after = _read_after(frame, node)
+    carried = _carried(frame, node, is_read_after=loop.runs or bool(node.orelse), counter=node.target.id)
     scope = binding_scope(frame, node.target.id)
     variable = Location(scope.variables, node.target.id, False)
     before = variable.get()
@@ -210,7 +199,7 @@ def _run_time_for(frame: Frame, node: ast.For, loop: rangeloop.LoopRange, flags:
     if before is not MISSING and not is_read_after:
         frame.tracer.journal.assign(variable, before)  # nobody reads it, so the loop around need not carry it
     elif not is_carried or (before is MISSING and not loop.runs):
-        undefined = rangeloop.poison_after(node.target.id, before, loop, loc)
+        undefined = rangeloop.poison_after(node.target.id, before, loop, carried.loc)
         exits_taken = frozenset(range(first_exit, len(frame.tracer.exits)))  # in an iteration, where it has a value
         if is_carried and exits_taken:
             undefined = Partial(undefined.diagnostic, undefined.notes, variable.get(), False, exits_taken)
@@ -223,10 +212,7 @@ def _for_turns(
     """Trace a loop of the library's, each round of which begins with `turn` of its number, which gives what the round gets."""
     if loop.is_empty:
         return
-    carried = CarriedLocations(frame, frame.loc(node))
-    carried.guess(_assigned_locations(frame, node))
-    if loop.runs or node.orelse:
-        carried.read_after = _read_after(frame, node)
+    carried = _carried(frame, node, is_read_after=loop.runs or bool(node.orelse))
 
     def body(counter: Value) -> None:
         assign(frame, node.target, turn(Number(counter)))
@@ -239,13 +225,9 @@ def _for_taken(frame: Frame, node: ast.For, iterable: Any, flags: LoopFlags, tak
     """Trace a loop of the library's that goes on while `take()` holds, which has put what the round gets into `taken`."""
     if _exits_of(node, flags):
         why = "who leaves a loop over what a counter gives never says that there is no more for it"
-        raise frame.error(
-            NotIterable(why, "use `continue`, and a flag where the other numbers are not to be used"), node
-        )
-    carried = CarriedLocations(frame, frame.loc(node))
-    carried.guess(_assigned_locations(frame, node))
-    if node.orelse:
-        carried.read_after = _read_after(frame, node)
+        hint = "use `continue`, and a flag where the other numbers are not to be used"
+        raise frame.error(NotIterable(why, hint), node)
+    carried = _carried(frame, node, is_read_after=bool(node.orelse))
 
     def body() -> None:
         assign(frame, node.target, iterable.taken)
@@ -296,9 +278,8 @@ def _counted_while(
         return location
 
     builder, trips, counter = carried.tracer.builder, loop.trips(carried.tracer), carry("counter", loop.start)
-    is_more = (
-        None if trips.never_wraps and loop.is_nonempty is None else carry("more", loop.is_nonempty or trips.begins())
-    )
+    is_tested = trips.never_wraps and loop.is_nonempty is None
+    is_more = None if is_tested else carry("more", loop.is_nonempty or trips.begins())
 
     def test() -> bool | Number:
         return is_more.get() if is_more else Number(trips.holds(counter.get().value))
@@ -372,6 +353,15 @@ def _staged_while(
         tracer.assign(frame.control, name, True)
 
 
+def _carried(frame: Frame, node: ast.For | ast.While, *, is_read_after: bool, counter: str = "") -> CarriedLocations:
+    """Return what a loop carries, guessed by its text. counter: the variable that is none of it."""
+    carried = CarriedLocations(frame, frame.loc(node))
+    carried.guess([place for place in _assigned_locations(frame, node) if place.key != counter])
+    if is_read_after:
+        carried.read_after = _read_after(frame, node)
+    return carried
+
+
 def _assigned_locations(frame: Frame, node: ast.For | ast.While) -> list[Location]:
     """Return the variables that the loop's text assigns: the first guess of what it carries."""
     owners = {name: binding_scope(frame, name).variables for name in _assigned_names(node)}
@@ -423,4 +413,4 @@ def _read_outside(loop: ast.For | ast.While, frame: Frame) -> frozenset[str]:
     return frozenset(n.id for n in names if id(n) not in left_out)
 
 
-RUNNERS.update({ast.For: trace_for, ast.While: trace_while})
+statements.RUNNERS.update({ast.For: trace_for, ast.While: trace_while})

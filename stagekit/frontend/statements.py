@@ -78,19 +78,20 @@ def _run(frame: Frame, statement: ast.stmt) -> None:
 def _run_unless(frame: Frame, stopped: Number, rest: Sequence[ast.stmt], loc: Loc) -> None:
     """Run `rest` where no exit was taken."""
 
-    def go_on() -> None:
-        define_partials(frame)
-        run_body(frame, rest)
-
     def set_only_flag() -> None:
         """Set the flag of the only possible exit, so that `if c: return a` and `return b` cover every path."""
         possible = [flag for flag in frame.flags() if frame.control.get(flag, False) is not False]
         if len(possible) == 1:
             frame.tracer.assign(frame.control, possible[0], True)
 
-    branch(
-        frame.tracer, frame.tracer.builder.not_(stopped.value), go_on, set_only_flag, loc, frame=frame, after_exit=True
-    )
+    no_exit, go_on = frame.tracer.builder.not_(stopped.value), functools.partial(run_rest, frame, rest)
+    branch(frame.tracer, no_exit, go_on, set_only_flag, loc, frame=frame, after_exit=True)
+
+
+def run_rest(frame: Frame, body: Sequence[ast.stmt]) -> None:
+    """Run what comes behind an exit that was not taken."""
+    define_partials(frame)
+    run_body(frame, body)
 
 
 def define_partials(frame: Frame) -> None:

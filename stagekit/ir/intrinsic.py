@@ -137,6 +137,10 @@ class Native(Enum):
     GIVE_WAY = "give_way"  # to another thread of the machine
 
 
+BARRIERS = (Native.BARRIER, Native.BARRIER_COUNT, Native.BARRIER_AND, Native.BARRIER_OR)
+SHUFFLES = (Native.SHUFFLE_IDX, Native.SHUFFLE_UP, Native.SHUFFLE_DOWN, Native.SHUFFLE_XOR)
+
+
 class Llvm(NamedTuple):
     """An LLVM intrinsic that exists for scalars and vectors alike. `{T}` in `name` becomes the type suffix (`f32`, `v32f32`).
 
@@ -286,18 +290,9 @@ class Intrinsic:
     def _by_args(self) -> dict[tuple[Type, ...], Sig]:
         return {sig.args: sig for sig in self.sigs}
 
+    @functools.cache  # noqa: B019  a record is there as long as the process
     def lowering(self, target: str, arg_types: tuple[Type, ...], *, fastmath: Fastmath) -> Lowering:
         """Return how `target` does this for these argument types."""
-        key = target, arg_types, fastmath
-        if key not in self._lowerings:
-            self._lowerings[key] = self._lowering(target, arg_types, fastmath)
-        return self._lowerings[key]
-
-    @cached_property
-    def _lowerings(self) -> dict[Any, Lowering]:
-        return {}
-
-    def _lowering(self, target: str, arg_types: tuple[Type, ...], fastmath: Fastmath) -> Lowering:
         fast = self.lower_fast.get(target) if allows(fastmath, self.relaxed_by) else None
         dtype: Any = _key_dtype(arg_types)  # None is in no table
         for table in (fast, self.lower[target]):

@@ -149,27 +149,17 @@ def wrap_text(mask: Uniform) -> str:
     return mask.text if mask.constant is None else str(dtypes.int32.wrap(mask.constant))
 
 
-def _is_zero(warp: Warp, word: Uniform | Varying, predicate: str) -> Uniform | Mask:
+def emit_vote(warp: Warp, op: ops.IntrinsicOp, native: Native) -> Form:
+    """Emit the lanes that take part where the predicate holds; or whether it holds in any, or in none not."""
+    mask, predicate = (warp[a] for a in op.args)
+    asked = as_mask(warp.w, predicate).inverted(warp.w) if native is Native.VOTE_ALL else predicate
+    word = _among(warp, ballot_word(warp, asked), mask)
+    if native is Native.BALLOT:
+        return word
+    relation = "eq" if native is Native.VOTE_ALL else "ne"
     if isinstance(word, Uniform):
-        return Uniform(warp.w.emit(f"icmp {predicate} i32 {word.text}, 0"))
-    return Mask(warp.w.emit(f"icmp {predicate} {_WORDS} {word.text}, zeroinitializer"))
-
-
-def emit_ballot(warp: Warp, op: ops.IntrinsicOp, native: Native) -> Form:
-    mask, predicate = (warp[a] for a in op.args)
-    return _among(warp, ballot_word(warp, predicate), mask)
-
-
-def emit_any(warp: Warp, op: ops.IntrinsicOp, native: Native) -> Form:
-    mask, predicate = (warp[a] for a in op.args)
-    return _is_zero(warp, _among(warp, ballot_word(warp, predicate), mask), "ne")
-
-
-def emit_all(warp: Warp, op: ops.IntrinsicOp, native: Native) -> Form:
-    """Emit whether the predicate holds in every lane that takes part."""
-    mask, predicate = (warp[a] for a in op.args)
-    negated = as_mask(warp.w, predicate).inverted(warp.w)
-    return _is_zero(warp, _among(warp, ballot_word(warp, negated), mask), "eq")
+        return Uniform(warp.w.emit(f"icmp {relation} i32 {word.text}, 0"))
+    return Mask(warp.w.emit(f"icmp {relation} {_WORDS} {word.text}, zeroinitializer"))
 
 
 def emit_match_any(warp: Warp, op: ops.IntrinsicOp, native: Native) -> Form:

@@ -21,6 +21,7 @@ from stagekit.backends.llvm.writer import Writer
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, Extern, Llvm, Native, Pointer, Scalar, Space, ops
+from stagekit.ir.intrinsic import BARRIERS, SHUFFLES
 from stagekit.ir.typing import types_of
 
 _EXTREMES = (Native.ATOMIC_MIN, Native.ATOMIC_MAX)
@@ -63,7 +64,9 @@ def emit_atomic_pair(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
             return old
         if not expected:
             return w.emit(f"atomicrmw xchg ptr {place}, i128 {new} {order}, align 16")
-        found = w.emit(f"cmpxchg ptr {place}, i128 {expected[0]}, i128 {new} {order} {_if_failed(order)}, align 16")
+        found = w.emit(
+            f"cmpxchg ptr {place}, i128 {expected[0]}, i128 {new} {order} {arith.order_if_failed(order)}, align 16"
+        )
         return w.emit(f"extractvalue {{ i128, i1 }} {found}, 0")
 
     old = for_each_lane(warp, warp.mask, [per_lane(warp, arg.type, warp[arg]) for arg in op.args], "i128", step)
@@ -110,11 +113,6 @@ def _order(op: ops.IntrinsicOp) -> str:
     return "monotonic" if order == "relaxed" else order
 
 
-def _if_failed(order: str) -> str:
-    """Return the order of a swap that finds something else, and so only reads."""
-    return {"acq_rel": "acquire", "release": "monotonic"}.get(order, order)
-
-
 def _update(warp: Warp, op: ops.IntrinsicOp, native: Native, place: str, values: list[str]) -> str:
     """Write one lane's step; return the old value."""
     pointer, order = op.args[0].type, _order(op)
@@ -123,7 +121,8 @@ def _update(warp: Warp, op: ops.IntrinsicOp, native: Native, place: str, values:
         return _plain_update(warp, native, pointer.dtype, place, values)
     w, held = warp.w, scalar_type(pointer.dtype)
     if native is Native.ATOMIC_CAS:
-        pair = w.emit(f"cmpxchg ptr {place}, {held} {values[0]}, {held} {values[1]} {order} {_if_failed(order)}")
+        orders = f"{order} {arith.order_if_failed(order)}"
+        pair = w.emit(f"cmpxchg ptr {place}, {held} {values[0]}, {held} {values[1]} {orders}")
         return w.emit(f"extractvalue {{ {held}, i1 }} {pair}, 0")
     return w.emit(f"atomicrmw {arith.atomic_operation(native, pointer.dtype)} ptr {place}, {held} {values[0]} {order}")
 
@@ -199,7 +198,7 @@ def emit_intrinsic(warp: Warp, op: ops.IntrinsicOp) -> Form | None:
 
 def _emit_thread_idx(warp: Warp, op: ops.IntrinsicOp, native: Native) -> Form:
     """Compute an index from the number of the thread, x + X * (y + Y * z): x runs fastest."""
-    axis, (size_x, size_y, size_z) = "xyz".index(op.params[0]), warp.kernel.block
+    axis, (size_x, size_y, size_z) = _axis(op), warp.kernel.block
     below, size = (1, size_x, size_x * size_y)[axis], (size_x, size_y, size_z)[axis]
     if size == 1:
         return number(0)
@@ -209,17 +208,8 @@ def _emit_thread_idx(warp: Warp, op: ops.IntrinsicOp, native: Native) -> Form:
     return index
 
 
-def _emit_index(warp: Warp, op: ops.IntrinsicOp, native: Native) -> Form:
-    """Give what is the same in all threads of the block or of the warp, or the number of a lane."""
-    kernel, axis = warp.kernel, "xyz".index(op.params[0]) if op.params else 0
-    forms: dict[Native, Callable[[], Form]] = {
-        Native.BLOCK_IDX: lambda: kernel.block_idx[axis],
-        Native.BLOCK_DIM: lambda: number(kernel.block[axis]),
-        Native.GRID_DIM: lambda: kernel.grid_dim[axis],
-        Native.LANE_ID: lambda: Linear(number(0), tuple(range(LANES))),
-        Native.WARP_ID: lambda: warp.number,
-    }
-    return forms[native]()
+def _axis(op: ops.IntrinsicOp) -> int:
+    return "xyz".index(op.params[0])
 
 
 def _emit_fence(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
@@ -261,21 +251,16 @@ def _give_way(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
 
 _NATIVES: dict[Native, Callable[[Warp, ops.IntrinsicOp, Native], Form | None]] = {
     Native.THREAD_IDX: _emit_thread_idx,
-    **dict.fromkeys((Native.BLOCK_IDX, Native.BLOCK_DIM, Native.GRID_DIM, Native.LANE_ID, Native.WARP_ID), _emit_index),
-    Native.BARRIER: collective.emit_barrier,
-    Native.BARRIER_COUNT: collective.emit_barrier,
-    Native.BARRIER_AND: collective.emit_barrier,
-    Native.BARRIER_OR: collective.emit_barrier,
-    Native.WARP_BARRIER: _emit_fence,
-    Native.FENCE: _emit_fence,
+    Native.BLOCK_IDX: lambda warp, op, native: warp.kernel.block_idx[_axis(op)],
+    Native.BLOCK_DIM: lambda warp, op, native: number(warp.kernel.block[_axis(op)]),
+    Native.GRID_DIM: lambda warp, op, native: warp.kernel.grid_dim[_axis(op)],
+    Native.LANE_ID: lambda warp, op, native: Linear(number(0), tuple(range(LANES))),
+    Native.WARP_ID: lambda warp, op, native: warp.number,
+    **dict.fromkeys(BARRIERS, collective.emit_barrier),
+    **dict.fromkeys((Native.WARP_BARRIER, Native.FENCE), _emit_fence),
     Native.GIVE_WAY: _give_way,
-    Native.SHUFFLE_IDX: collective.emit_shuffle,
-    Native.SHUFFLE_UP: collective.emit_shuffle,
-    Native.SHUFFLE_DOWN: collective.emit_shuffle,
-    Native.SHUFFLE_XOR: collective.emit_shuffle,
-    Native.BALLOT: collective.emit_ballot,
-    Native.VOTE_ANY: collective.emit_any,
-    Native.VOTE_ALL: collective.emit_all,
+    **dict.fromkeys(SHUFFLES, collective.emit_shuffle),
+    **dict.fromkeys((Native.BALLOT, Native.VOTE_ANY, Native.VOTE_ALL), collective.emit_vote),
     Native.MATCH_ANY: collective.emit_match_any,
     Native.ACTIVE_MASK: lambda warp, op, native: collective.active_word(warp),
     **{native: emit_atomic for native in Native if native.value.startswith("atomic_")},

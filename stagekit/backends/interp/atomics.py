@@ -59,13 +59,10 @@ def _swap_along(element: Any, pairs: Array) -> tuple[Array, Any]:
     return found, element
 
 
+_K = BinaryKind
 # Only integers, and the sums of float32 and float64, reach the interpreter as atomics, so NumPy's own functions serve.
 ATOMICS: dict[Native, Atomic] = {
-    Native.ATOMIC_ADD: _of_ufunc(semantics.BINARY[BinaryKind.ADD]),
-    Native.ATOMIC_SUB: _of_ufunc(semantics.BINARY[BinaryKind.SUB]),
-    Native.ATOMIC_AND: _of_ufunc(semantics.BINARY[BinaryKind.AND]),
-    Native.ATOMIC_OR: _of_ufunc(semantics.BINARY[BinaryKind.OR]),
-    Native.ATOMIC_XOR: _of_ufunc(semantics.BINARY[BinaryKind.XOR]),
+    **{Native[f"ATOMIC_{kind.name}"]: _of_ufunc(semantics.BINARY[kind]) for kind in (_K.ADD, _K.SUB, *ops.BITWISE)},
     Native.ATOMIC_MIN: _of_ufunc(np.minimum),
     Native.ATOMIC_MAX: _of_ufunc(np.maximum),
     Native.ATOMIC_EXCHANGE: Atomic(

@@ -23,6 +23,7 @@ from stagekit.backends.interp.team import AXES, Team, Values, bit_sets
 from stagekit.backends.interp.tensor import build_commit, build_copy, build_fragments, build_product, build_wait
 from stagekit.diagnostics import InternalError, Loc
 from stagekit.ir import Native, ops
+from stagekit.ir.intrinsic import BARRIERS
 from stagekit.limits import WARP
 
 NativeBuilder = Callable[[Compiler, ops.IntrinsicOp, Native], Built]
@@ -263,10 +264,7 @@ NATIVES: dict[Native, NativeBuilder] = {
     Native.GRID_DIM: _of_team(lambda team, axis: np.int64(team.launch.grid[AXES.index(axis)])),
     Native.LANE_ID: _of_team(lambda team: team.lane_id),
     Native.WARP_ID: _of_team(lambda team: team.warp_id),
-    Native.BARRIER: _barrier,
-    Native.BARRIER_COUNT: _barrier,
-    Native.BARRIER_AND: _barrier,
-    Native.BARRIER_OR: _barrier,
+    **dict.fromkeys(BARRIERS, _barrier),
     Native.WARP_BARRIER: _syncwarp,
     Native.FENCE: _fence,
     Native.GIVE_WAY: lambda c, op, native: (),

@@ -249,6 +249,11 @@ def atomic_operation(native: Native, dtype: DType) -> str:
     return f"u{name}" if name in ("min", "max") and not dtype.is_signed else name
 
 
+def order_if_failed(order: str) -> str:
+    """Return the order of a swap that finds something else, and so only reads, as LLVM spells it."""
+    return {"acq_rel": "acquire", "release": "monotonic", "relaxed": "monotonic"}.get(order, order)
+
+
 # -- casts ------------------------------------------------------------------------------------------------------------
 
 

@@ -141,8 +141,8 @@ def _atomic(native: Native) -> Rule:
 def _compare_and_swap(e: Emitter, op: ops.IntrinsicOp) -> str:
     pointer, expected, desired = map(e.typed, op.args)
     dtype = op.args[0].type.dtype
-    failed = {"acquire": "acquire", "acq_rel": "acquire", "seq_cst": "seq_cst"}.get(op.params[0], "monotonic")
-    pair = e.w.emit(f"cmpxchg {pointer}, {expected}, {desired} {_order(*op.params)} {failed}{_align(dtype)}")
+    orders = f"{_order(*op.params)} {arith.order_if_failed(op.params[0])}"
+    pair = e.w.emit(f"cmpxchg {pointer}, {expected}, {desired} {orders}{_align(dtype)}")
     return e.w.emit(f"extractvalue {{ {e.type(op.result)}, i1 }} {pair}, 0")
 
 
