@@ -2,24 +2,27 @@
 
     python benchmarks/tuning.py [--only softmax,matmul,attention] [--processes 16] [--rounds 25]
     python benchmarks/tuning.py --compile 1 4 16        candidates of matmul compiled a second, by as many processes
+    python benchmarks/tuning.py --compile 1 4 --dask    the same by as many workers of a Dask cluster on this machine
 
-Needs a GPU and torch. Each case is searched once in this process; after that the best found and the shelf's own choice are timed
-in turns, from cleared caches. ratio: the shelf's time by the best's, in the same round, median and quartiles; above 1 the search
-has found something quicker. Candidates a second: tracing in this process, and compiling by the executor, which has its processes
-before; an empty disk cache each time. The driver's own assembling is not part of it: `load` is that, one after the other.
+A search needs a GPU and torch. Without a GPU `--compile` compiles for the CPU. Each case is searched once in this process; after
+that the best found and the shelf's own choice are timed in turns, from cleared caches. ratio: the shelf's time by the best's, in
+the same round, median and quartiles; above 1 the search has found something quicker. Candidates a second: tracing in this
+process, and compiling by the executor, which has its processes before; an empty disk cache each time. The
+driver's own assembling is not part of it: `load` is that, one after the other.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import multiprocessing
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -80,6 +83,8 @@ class Case:
 
 
 def tensors(*shapes: tuple[int, ...]) -> list[Any]:
+    if not sk.cuda.is_available():
+        return [np.zeros(shape, sk.bfloat16.numpy) for shape in shapes]
     import torch
 
     return [torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for shape in shapes]
@@ -148,23 +153,36 @@ def searched(name: str, processes: int, rounds: int) -> None:
     )
 
 
-def compiled(processes: int) -> None:
+@contextlib.contextmanager
+def workers(processes: int, on_dask: bool) -> Iterator[Executor]:
+    """Give an executor of this many processes, which run."""
+    if not on_dask:
+        with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+            list(pool.map(_import_all, range(4 * processes), chunksize=1))
+            yield pool
+        return
+    from dask.distributed import Client, LocalCluster
+
+    with LocalCluster(processes, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        client.run(_import_all, 0)
+        yield client.get_executor()
+
+
+def compiled(processes: int, on_dask: bool) -> None:
     """Print how many candidates of matmul this many processes compile a second."""
     case, arguments = CASES["matmul"], CASES["matmul"].arguments()
     allowed = filter(case.where, (dict(zip(case.space, values)) for values in itertools.product(*case.space.values())))
     candidates = [Candidate(case.factory, config) for config in allowed]
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        list(pool.map(_import_all, range(4 * processes), chunksize=1))
+    with workers(processes, on_dask) as pool:
         begin = time.perf_counter()
         bounds = [bind(each.kernel, arguments, {}) for each in candidates]
         jobs = (job_of(each, bound, bound.variant(), case.grid) for each, bound in zip(candidates, bounds, strict=True))
         done = [outcome for _, outcome in compile_jobs(jobs, pool, time.monotonic() + 600, lambda: None)]
-    took = time.perf_counter() - begin
+        took = time.perf_counter() - begin
     failed = sum(not isinstance(each, float) for each in done)
-    print(
-        f"{processes} processes: {len(done)} candidates, {failed} failed, {took:.1f} s, {len(done) / took:.2f} a second",
-        flush=True,
-    )
+    who = f"{processes} {'workers of Dask' if on_dask else 'processes'}"
+    rate = f"{took:.1f} s, {len(done) / took:.2f} a second"
+    print(f"{who}: {len(done)} candidates, {failed} failed, {rate}", flush=True)
 
 
 def _import_all(_: int) -> None:
@@ -177,17 +195,20 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--compile", type=int, nargs="*", default=[])
+    parser.add_argument("--dask", action="store_true")
     options = parser.parse_args()
-    if not sk.cuda.is_available():
+    target = "cuda" if sk.cuda.is_available() else "cpu"
+    if target == "cpu" and not options.compile:
         sys.exit("it needs a GPU and torch")
-    print(describe("cuda"), flush=True)
+    print(describe(target), flush=True)
     for processes in options.compile:
         if len(options.compile) == 1:
             with tempfile.TemporaryDirectory() as folder:
                 os.environ["STAGEKIT_CACHE"] = folder
-                compiled(processes)
+                compiled(processes, options.dask)
         else:  # what this process has traced, it would not trace again
-            os.spawnv(os.P_WAIT, sys.executable, [sys.executable, __file__, "--compile", str(processes)])
+            more = ["--dask"] if options.dask else []
+            os.spawnv(os.P_WAIT, sys.executable, [sys.executable, __file__, "--compile", str(processes), *more])
     for name in () if options.compile else options.only.split(","):
         searched(name, options.processes, options.rounds)
 
