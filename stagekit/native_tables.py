@@ -33,7 +33,7 @@ def _numbered(names: str) -> Mapping[str, int]:
 
 PROCESS = _numbered(
     "none true false int float ndarray device_array device_array_slot"
-    " environment target_switch sanitize_switch sanitizer modules torch_name torch_stream cupy_stream is_neg_name is_conj_name"
+    " environment target_switch sanitize_switch session modules torch_name torch_stream cupy_stream is_neg_name is_conj_name"
     " dlpack_name dlpack_device_name dlpack_version"
     " exchanges exchange_count launch_kernel get_context set_context last_launches"
     " is_undiverted bind read_array release read_number is_expected run enqueue is_current"

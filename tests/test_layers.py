@@ -46,7 +46,19 @@ ROOMS = (
     "jit",
 )  # each sees those before it
 SEES_GROUND_ONLY = {"cache", "runtime"}  # an Artifact is all they know of a kernel
-SEES_EVERYTHING = {"__init__", "__main__", "cuda", "layouts", "testing", "torch", "commands", "exporting", "tuning"}
+SEES_EVERYTHING = {
+    "__init__",
+    "__main__",
+    "cuda",
+    "layouts",
+    "testing",
+    "torch",
+    "jax",
+    "operators",
+    "commands",
+    "exporting",
+    "tuning",
+}
 SEES_PUBLIC_NAMES = {"lib", "kernels"}
 
 LIBRARY_ROOMS = {  # third party: where it may be imported
@@ -68,10 +80,15 @@ LIBRARY_ROOMS = {  # third party: where it may be imported
         "layouts",
         "kernels",
         "commands",
+        "operators",
+        "jax",
     },
     "ml_dtypes": {"dtypes", "ir", "intrinsics", "cache", "backends", "runtime", "testing"},
     "hypothesis": {"testing"},
     "torch": {"torch"},
+    "jax": {"jax"},
+    "jax_tvm_ffi": {"jax"},
+    "tvm_ffi": {"jax"},
 }
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -138,7 +155,11 @@ USERS = sorted(
 def test_lib_kernels_and_examples_use_the_public_names_only() -> None:
     """What is written with them proves that the language is enough."""
     for path in USERS:
-        own = f"stagekit.{room_of(path)}" if path.is_relative_to(PACKAGE) else ("stagekit.kernels", "stagekit.torch")
+        own = (
+            f"stagekit.{room_of(path)}"
+            if path.is_relative_to(PACKAGE)
+            else ("stagekit.kernels", "stagekit.torch", "stagekit.jax")
+        )
         ours = set(filter(_is_ours, imports_of(path)))
         assert set() == {name for name in ours if name != "stagekit" and not name.startswith(own)}, path
 
@@ -150,7 +171,8 @@ def test_kernels_use_nothing_of_the_library_that_users_lack() -> None:
 
 
 def test_importing_the_package_imports_no_kernels_and_no_operators() -> None:
-    code = "import stagekit, sys; sys.exit(any(name.startswith(('stagekit.kernels', 'stagekit.torch')) for name in sys.modules))"
+    later = tuple(f"stagekit.{room}" for room in ("kernels", "operators", "torch", "jax"))
+    code = f"import stagekit, sys; sys.exit(any(name.startswith({later}) for name in sys.modules))"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

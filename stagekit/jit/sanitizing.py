@@ -15,8 +15,8 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
-from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, overload
+from contextvars import Token
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypedDict, Unpack, overload
 
 from stagekit import config
 from stagekit.diagnostics import counted, hide_frames
@@ -29,6 +29,7 @@ from stagekit.jit.options import BUDGET, FLAG, Rules, check_options, is_int, sho
 from stagekit.limits import MAX_ITERATIONS
 from stagekit.runtime import native_process
 from stagekit.runtime.args import describe
+from stagekit.runtime.kernel import Kernel
 
 if TYPE_CHECKING:
     from stagekit.backends.interp import Finding, Options, Report
@@ -43,8 +44,11 @@ _SEED_BYTES = 4
 class Sanitizer(contextlib.ContextDecorator):
     """A session of checked launches: a context manager, a decorator, and the reports of what ran in it.
 
-    reports: one for each launch, the oldest first. seed: of the first launch in a random order, the next has the next.
+    reports: one for each launch, the oldest first. target: where launches run. seed: of the first launch in a random order, the
+    next has the next.
     """
+
+    target = "interp"
 
     def __init__(self, options: Options, seed: int, collect: bool) -> None:
         self.options = options
@@ -68,12 +72,12 @@ class Sanitizer(contextlib.ContextDecorator):
         return tuple(f for report in self.reports for f in report.findings)
 
     def __enter__(self) -> Self:
-        native_process.divert_launches(active_session)
-        self._tokens.append(active_session.set(self))
+        native_process.divert_launches()
+        self._tokens.append(native_process.session.set(self))
         return self
 
     def __exit__(self, *_: object) -> None:
-        active_session.reset(self._tokens.pop())
+        native_process.session.reset(self._tokens.pop())
 
     def next_seed(self) -> int:
         """Return the seed of the launch that begins now."""
@@ -115,12 +119,18 @@ class SanitizedKernel(ForwardingKernel):
         return f"{self._kernel!r}, checked"
 
 
-active_session: ContextVar[Sanitizer | None] = ContextVar("stagekit_sanitizer", default=None)
+class RecordingSession(Protocol):
+    """A session that writes launches down for another library, which will run them (`operators/recording.py`)."""
+
+    @property
+    def target(self) -> str: ...
+    def recording(self, kernel: Kernel) -> Kernel: ...
 
 
-def current() -> Sanitizer | None:
-    """Return the session that a launch made now belongs to, if any."""
-    return active_session.get() or _from_environment(config.SANITIZE.get())
+def current() -> Sanitizer | RecordingSession | None:
+    """Return the session that a launch made now belongs to, if any. What is written down is not checked."""
+    session: Sanitizer | RecordingSession | None = native_process.session.get()
+    return session or _from_environment(config.SANITIZE.get())
 
 
 @functools.lru_cache(maxsize=8)

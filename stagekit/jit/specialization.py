@@ -286,14 +286,16 @@ class Specialization(Launchable):
         choice = choice or variant.choose(leaves)
         if choice.entry is not KernelEntry.QUICK:
             variant = self._variant(arg_types, where, choice)
-        if session is not None:
+        if isinstance(session, sanitizing.Sanitizer):
             return variant, variant.checked(session.options).in_session(session)
-        return variant, variant.kernel(key, leaves, where, device)
+        kernel = variant.kernel(key, leaves, where, device)
+        return variant, kernel if session is None else session.recording(kernel)
 
     def target_for(self, device: Device, target: str | None) -> str:
         """Return where a launch on arrays of this device runs. target: the one that the kernel is bound to."""
-        if sanitizing.current() is not None:
-            return "interp"
+        session = sanitizing.current()
+        if session is not None:
+            return session.target
         return target or config.TARGET.get() or self._owner.options.target or target_of(device)
 
     def call_shape(self, variant: Variant) -> CallShape:

@@ -25,7 +25,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError, Loc, StagekitError, hide_frames
@@ -118,6 +118,17 @@ class _Cost(ctypes.Structure):
     _fields_ = (("value", ctypes.c_double), ("waits", ctypes.c_int64))
 
 
+class WrittenLaunch(NamedTuple):
+    """A launch that was written down. kernel: must live as long. cost, code: addresses. words: one for each slot."""
+
+    kernel: CpuKernel
+    cost: int
+    code: int
+    words: tuple[int, ...]
+    size: LaunchSize
+    scratch_bytes: int
+
+
 class CpuKernel(Kernel):
     """A kernel in this process's memory. closer: called when the kernel is dropped, to free its machine code.
 
@@ -155,6 +166,17 @@ class CpuKernel(Kernel):
             buffer = self._packer.pack(values, size.grid)
             run = self._record if self.artifact.has_records else self._run
             run(buffer.address, buffer.address + self._slots_end, blocks, shared_bytes)
+
+    def written_down(self, arguments: Sequence[Any], brackets: LaunchRequest) -> WrittenLaunch:
+        """Return a launch in numbers, without running it. Raises what `launch` would."""
+        reading = Reading()
+        values = self._read(arguments, reading)
+        size = self._size(values, arguments, brackets)
+        buffer = self._packer.pack(values, size.grid)
+        count = self._slots_end // WORD
+        addresses = ctypes.addressof(self._cost), self._address
+        scratch_bytes = self.artifact.scratch_bytes + size.shared_bytes
+        return WrittenLaunch(self, *addresses, tuple(buffer.memory)[:count], size, scratch_bytes)
 
     def _run(self, slots: int, grid: int, blocks: int, shared_bytes: int) -> None:
         scratch_bytes, done, fault = self.artifact.scratch_bytes + shared_bytes, 0, 0
@@ -241,13 +263,16 @@ class CpuKernel(Kernel):
 
     def _fail(self, fault: int) -> None:
         """Raise what ended a launch."""
+        number = fault - WAITS if fault >= WAITS else fault
+        raise self.error_of(fault, self._place_of(number) if number > 0 else None)
+
+    def error_of(self, fault: int, place: Loc | None) -> Exception:
+        """Return what ended a launch. fault: as of `run_blocks`. place: in the source, where it is known."""
         if fault == NO_MEMORY:
-            raise MemoryError(f"no scratch memory for `{self.artifact.kernel_name}`")
+            return MemoryError(f"no scratch memory for `{self.artifact.kernel_name}`")
         if fault == FORKED:
-            raise StagekitError(ForkedLaunch(self.artifact.kernel_name))
-        if fault >= WAITS:
-            raise BarrierError(WaitsForEver(self.artifact.kernel_name), self._place_of(fault - WAITS))
-        raise BarrierError(MissedBarrier(self.artifact.kernel_name), self._place_of(fault))
+            return StagekitError(ForkedLaunch(self.artifact.kernel_name))
+        return BarrierError((WaitsForEver if fault >= WAITS else MissedBarrier)(self.artifact.kernel_name), place)
 
     def native_state(self, request: LaunchRequest) -> State | None:
         if self.artifact.grid_state:

@@ -254,10 +254,14 @@ def process() -> Process:
     return Process()
 
 
-def divert_launches(variable: ContextVar[Any]) -> None:
-    """From now on, launches go the general way where this context variable is set. Before, launchers do not look at it."""
+session: ContextVar[Any] = ContextVar("stagekit_session", default=None)
+"""What launches go to instead of native code, if anything: a sanitizer that runs them, or a recorder that writes them down."""
+
+
+def divert_launches() -> None:
+    """From now on, launches go the general way where there is a session. Before, launchers do not look for one."""
     if is_available():
-        process().point("sanitizer", variable)
+        process().point("session", session)
 
 
 def has_functions() -> bool:

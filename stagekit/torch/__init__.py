@@ -21,7 +21,7 @@ except ExtraError as error:
     conceal(error)
     raise
 
-from stagekit.torch.errors import OperatorError
+from stagekit.operators.errors import OperatorError
 from stagekit.torch.operators import operator
 from stagekit.torch.shelf import (
     attention,

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 
 from stagekit.diagnostics import calls_user, hide_frames
-from stagekit.torch.errors import BatchOfMutated, NoBatchingRule, OperatorError
-from stagekit.torch.schemas import Schema, refused
+from stagekit.operators.errors import NoBatchingRule, OperatorError, refused
+from stagekit.torch.errors import BatchOfMutated
+from stagekit.torch.schemas import Schema
 
 LOOP = "loop"
 Rule = Callable[..., Any]
@@ -39,7 +40,7 @@ def batching_rule(made: Any, plan: Schema, vmap: str | Iterable[str] | Rule | No
 
 @hide_frames
 def _refuse(plan: Schema, info: Any, in_dims: Sequence[Any], *args: Any) -> Any:
-    raise OperatorError(NoBatchingRule(plan.name))
+    raise OperatorError(NoBatchingRule("torch", plan.name))
 
 
 @hide_frames

@@ -24,19 +24,22 @@ from typing import Any, cast
 import torch
 
 from stagekit.diagnostics import StagekitError, calls_user, conceal, counted, expose, hide_frames, shown
-from stagekit.torch.batching import batching_rule
-from stagekit.torch.errors import (
+from stagekit.operators.declared import names_of
+from stagekit.operators.errors import (
     GradientCount,
-    GradientOfMutated,
     NoBackward,
     OperatorError,
     OutputDiffers,
-    OutputNotNew,
+    refused,
+    second_derivative,
 )
-from stagekit.torch.schemas import Arguments, Outputs, Schema, names_of, refused, schema_of
+from stagekit.torch.batching import batching_rule
+from stagekit.torch.errors import GradientOfMutated, OutputNotNew
+from stagekit.torch.schemas import Arguments, Outputs, Schema, schema_of
 
 Operator = Any  # torch._ops.OpOverload, which torch does not export
 _DEVICES = ("CPU", "CUDA")
+_WITHOUT_GRADIENTS = "torch.no_grad(), or .detach() its inputs,"
 _libraries: dict[str, torch.library.Library] = {}  # by operator: what is registered there goes with it
 _forwards: dict[str, str] = {}  # by the operator of a backward, the operator that it is the backward of
 
@@ -349,9 +352,7 @@ def _differentiating(
 def _no_backward(plan: Schema) -> Callable[..., Any]:
     @hide_frames
     def refuse(ctx: Any, *gradients: Any) -> Any:
-        forward = _forwards.get(plan.name)
-        why = f": it is the backward of `{forward}`, of which this would be a second derivative" if forward else ""
-        raise OperatorError(NoBackward(plan.name, why))
+        raise OperatorError(NoBackward(plan.name, second_derivative(_forwards.get(plan.name)), _WITHOUT_GRADIENTS))
 
     return refuse
 

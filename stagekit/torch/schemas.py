@@ -14,7 +14,6 @@ outputs, in sizes that its inputs bind.
 from __future__ import annotations
 
 import inspect
-import operator
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,9 +23,17 @@ import torch
 
 from stagekit.diagnostics import frame_of_user, shown
 from stagekit.dtypes import DType
-from stagekit.frontend.markers import Dynamic, Optional, SizeExpr, SizeOp, Tensor
+from stagekit.frontend.markers import Optional
 from stagekit.jit.launchable import Launchable
-from stagekit.torch.errors import BadOperator, OperatorError
+from stagekit.operators.declared import (
+    asked_of,
+    declared_output,
+    known_constexprs,
+    names_of,
+    parameters_of,
+    require_input,
+)
+from stagekit.operators.errors import refused
 
 Arguments = Sequence[Any]
 """The inputs of one call, one for each, defaults filled in."""
@@ -60,7 +67,7 @@ def schema_of(
     """Return the schema. text: the user's own, where the annotations do not say it."""
     if not isinstance(name, str) or name.count("::") != 1 or not all(map(str.isidentifier, name.split("::"))):
         raise refused(shown(name), "it is no name of an operator", 'give a namespace and a name: "mylib::softmax"')
-    parameters = _parameters_of(name, function)
+    parameters = parameters_of(name, function)
     made = dict(outputs) if isinstance(outputs, Mapping) else dict.fromkeys(names_of(outputs), "")
     written = names_of(mutates)
     returned = [each for each in made if each not in parameters]
@@ -77,26 +84,6 @@ def schema_of(
     makers = {each: _maker(name, function, inputs, each, how) for each, how in made.items()}
     words = text or _text(name, function, parameters, tuple(made), written)
     return Schema(name, inputs, makers, written, words, bool(returned))
-
-
-def refused(name: str, problem: str, advice: str) -> OperatorError:
-    """Return the error of a definition."""
-    return OperatorError(BadOperator(name, problem, advice))
-
-
-def names_of(given: str | Iterable[str]) -> tuple[str, ...]:
-    """Return one name, or several, as a tuple."""
-    return (given,) if isinstance(given, str) else tuple(given)
-
-
-def _parameters_of(name: str, function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    if not callable(function):
-        raise refused(name, f"{shown(function)} is no function", "give a function that launches a kernel, or a kernel")
-    parameters = dict(inspect.signature(function).parameters)
-    for each in parameters.values():
-        if each.kind not in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY):
-            raise refused(name, f"the parameter `{each}` has no name of its own", "name each parameter")
-    return parameters
 
 
 # -- types --------------------------------------------------------------------------------------------------------------
@@ -150,18 +137,12 @@ def _type_in_kernel(kernel: Launchable, name: str) -> Any:
     parameter = next(each for each in kernel.parameters.all if each.name == name)
     if parameter.is_constexpr:
         return parameter.types[0] if parameter.types in ((bool,), (int,), (float,), (str,)) else None
-    meaning = kernel.parameters.meaning(name, _known(kernel))
+    meaning = kernel.parameters.meaning(name, known_constexprs(kernel))
     if isinstance(meaning, Optional):
         return torch.Tensor | None
     if isinstance(meaning, DType):
         return bool if meaning.name == "bool" else int if meaning.is_integer else float
     return None if meaning is None else torch.Tensor
-
-
-def _known(kernel: Launchable) -> dict[str, Any]:
-    """Return the constexprs of a kernel that are known before a call."""
-    defaults = {each.name: each.default for each in kernel.parameters.constexprs if each.default is not ...}
-    return {**defaults, **kernel.__stagekit_fixed__}
 
 
 # -- outputs ------------------------------------------------------------------------------------------------------------
@@ -172,61 +153,22 @@ def _maker(name: str, function: Callable[..., Any], inputs: tuple[str, ...], out
     if how == "":
         return _maker_by_annotation(name, function, inputs, output)
     if isinstance(how, str):
-        if how not in inputs:
-            problem = f"`{output}` is to be like `{how}`, which is no input"
-            raise refused(name, problem, f"the inputs are {', '.join(inputs)}")
+        require_input(name, output, how, inputs)
         place = inputs.index(how)
         return lambda given: torch.empty_like(given[place], memory_format=torch.contiguous_format)
     if not callable(how):
         advice = "give the name of an input that it is like, or a function of inputs that makes it"
         raise refused(name, f"`{output}` is made by {shown(how)}", advice)
-    asked = list(inspect.signature(how).parameters)
-    if unknown := [each for each in asked if each not in inputs]:
-        problem = f"what makes `{output}` asks for `{unknown[0]}`, which is no input"
-        raise refused(name, problem, f"the inputs are {', '.join(inputs)}")
-    places = [inputs.index(each) for each in asked]
+    places = [inputs.index(each) for each in asked_of(name, output, how, inputs)]
     return lambda given: how(*[given[place] for place in places])
 
 
 def _maker_by_annotation(name: str, function: Callable[..., Any], inputs: tuple[str, ...], output: str) -> Maker:
-    advice = f'say what makes it: `outputs={{"{output}": "x"}}`, or a function of the inputs'
-    if not isinstance(function, Launchable):
-        raise refused(name, f"nothing says what `{output}` is", advice)
-    arrays = {each: _tensor_of(function, each) for each in (*inputs, output)}
-    wanted = arrays[output]
-    if wanted is None:
-        raise refused(name, f"`{output}` is not annotated as an `sk.Tensor`", advice)
-    places = {
-        size: (inputs.index(each), axis)
-        for each in inputs
-        if (array := arrays[each]) is not None
-        for axis, size in enumerate(array.shape)
-        if isinstance(size, Dynamic)
-    }
-    unbound = {size for each in wanted.shape if isinstance(each, SizeExpr) for size in each.symbols()} - places.keys()
-    if unbound or None in wanted.shape:
-        which = f"`{min(map(repr, unbound))}`" if unbound else "None"
-        raise refused(name, f"the size {which} of `{output}` is that of no input", advice)
-    first = next(inputs.index(each) for each in inputs if arrays[each] is not None)
-    dtype = getattr(torch, wanted.dtype.name)
-
-    def value(size: Any, given: Arguments) -> Any:
-        if isinstance(size, SizeOp):
-            return getattr(operator, size.kind)(*[value(each, given) for each in size.args])  # maybe of torch's SymInt
-        if isinstance(size, Dynamic):
-            place, axis = places[size]
-            return given[place].shape[axis]
-        return size
+    sizes, declared, first = declared_output(name, function, inputs, output)
+    dtype, place = getattr(torch, declared.name), inputs.index(first)
 
     def make(given: Arguments) -> torch.Tensor:
-        return torch.empty([value(size, given) for size in wanted.shape], dtype=dtype, device=given[first].device)
+        shape = sizes(lambda each, axis: given[inputs.index(each)].shape[axis])
+        return torch.empty(shape, dtype=dtype, device=given[place].device)
 
     return make
-
-
-def _tensor_of(kernel: Launchable, name: str) -> Tensor | None:
-    """Return the annotation of an array parameter that is always there."""
-    if name not in {each.name for each in kernel.parameters.run_time}:
-        return None
-    meaning = kernel.parameters.meaning(name, _known(kernel))
-    return meaning if isinstance(meaning, Tensor) else None

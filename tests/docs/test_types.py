@@ -18,7 +18,7 @@ import pytest
 from tests.docs.test_pages import ERROR_PAGE, PAGES, ROOT, Block, blocks_of
 
 ON_PURPOSE = ("factro", "undefined_name")  # misspelt to show an error; never read by a trace
-EXTRAS = ("torch",)  # an example of a package that is not installed is not checked: its types are not known
+EXTRAS = ("torch", "jax")  # an example of a package that is not installed is not checked: its types are not known
 NO_TYPES = "--disable-error-code=import-untyped"  # what other packages lack
 
 CHECKERS = {
@@ -82,7 +82,7 @@ def programs() -> Iterator[tuple[str, str]]:
             yield "page_" + page.stem.replace("-", "_").lower(), "\n".join(_lines(blocks)) + "\n"
     for example in (ROOT / "examples").glob("*.py"):
         text = example.read_text(encoding="utf-8")
-        if all(importlib.util.find_spec(name) for name in EXTRAS if f"import {name}\n" in text):
+        if all(importlib.util.find_spec(name) for name in EXTRAS if f"import {name}" in text):
             yield example.stem, text
 
 

@@ -1,8 +1,8 @@
 """Every error, word for word: `name.py` is a small wrong program, `name.err` the text that its user sees.
 
 `pytest --update-golden` rewrites the `.err` files; review the diff as a user would read it. The path of the program is
-written `$FILE`, an address `$ADDRESS`. A program may end in a comment line `# gpu` or `# torch`: it then runs where there is
-that only.
+written `$FILE`, an address `$ADDRESS`. A program may end in a comment line `# gpu`, `# jax` or `# torch`: it then runs only
+where there is that.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def _case(path: Path) -> object:
 
 _NEEDS = {
     "# gpu": pytest.mark.gpu,
+    "# jax": pytest.mark.skipif(importlib.util.find_spec("jax_tvm_ffi") is None, reason="jax-tvm-ffi is not installed"),
     "# torch": pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
 }
 

@@ -24,14 +24,13 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stagekit import native_tables as tables
 from stagekit.backends.host.target import LoadedCode, load, machine_for, quick_machine, this_processor
 from stagekit.backends.launcher import support
+from stagekit.backends.launcher.expressions import Expressions
 from stagekit.backends.launcher.registers import PTR, Reg, Type
 from stagekit.backends.launcher.request import CallParameter, LauncherRequest, Target
 from stagekit.backends.launcher.routine import CALL_PARAMETERS, ENTRY_PARAMETERS, Routine, SupportFunction, state_of
@@ -41,7 +40,7 @@ from stagekit.backends.llvm.writer import Abilities, Module
 from stagekit.backends.toolchain import identity
 from stagekit.cache import cached_code, open_store
 from stagekit.dtypes import ALL_DTYPES, DType, int64, uint64
-from stagekit.hostexpr import HostExpr, Slot, slots_in
+from stagekit.hostexpr import HostExpr, slots_in
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
 from stagekit.signature import (
     ArraySpec,
@@ -68,7 +67,7 @@ def compile(request: LauncherRequest) -> bytes | None:
     if not floats <= {*tables.NUMBER_KINDS} or any(slot.kind == "value" and slot.dtype.is_float for slot in read):
         return None
     text = (_LaunchCode if request.part == "entry" else _LauncherCode)(request).write()
-    return cached_code("launcher", (text, *identity("cpu")), lambda: _object_code(text, quick_machine()))
+    return cached_code("launcher", (text, *identity("cpu")), lambda: object_code(text, quick_machine()))
 
 
 def load_support() -> tuple[dict[str, int], LoadedCode]:
@@ -79,14 +78,14 @@ def load_support() -> tuple[dict[str, int], LoadedCode]:
 
     def compile_support() -> bytes:
         machine = quick_machine() if open_store() is None else machine_for(this_processor())
-        return _object_code(support.text(), machine)
+        return object_code(support.text(), machine)
 
     code = cached_code("support", identity("cpu"), compile_support)  # versions of this package are in every name
     loaded = load(code, support.FUNCTIONS[0].symbol)
     return {function.name: loaded.address_of(function.symbol) for function in support.FUNCTIONS}, loaded
 
 
-def _object_code(text: str, machine: Any) -> bytes:
+def object_code(text: str, machine: Any) -> bytes:
     return bytes(machine.emit_object(optimize.parse(text, llvm.create_context())))
 
 
@@ -98,24 +97,6 @@ def _expressions(request: LauncherRequest) -> list[HostExpr]:
     related = [size for s in arrays for size in (*s.shape, *(s.strides or ())) if size is not None]
     facts = [fact.holds for fact in request.facts]
     return [*own, *request.shared_needs, *facts, *(size for size in related if not isinstance(size, int))]
-
-
-def _compare(compare: Callable[[Reg, Reg], Reg], a: Reg, b: Reg) -> Reg:
-    return compare(a, b).to(int64)
-
-
-_OPERATIONS: dict[str, Callable[..., Reg]] = {
-    **{kind: getattr(operator, kind) for kind in ("add", "sub", "mul", "floordiv", "mod", "xor", "neg")},
-    "and": operator.and_,
-    "or": operator.or_,
-    "not": operator.invert,
-    "shl": operator.lshift,
-    "shr": operator.rshift,
-    "min": lambda a, b: (a < b).select(a, b),
-    "max": lambda a, b: (a > b).select(a, b),
-    "select": lambda condition, a, b: (condition != 0).select(a, b),
-    **{kind: partial(_compare, getattr(operator, kind)) for kind in ("eq", "ne", "lt", "le", "gt", "ge")},
-}
 
 
 def _array_words(spec: ArraySpec | PointerSpec, target: Target) -> list[int]:
@@ -175,7 +156,6 @@ class _LaunchCode:
         self.request = request
         self.module = Module(Abilities())
         self.r = Routine(self.module, ENTRY, PTR, parameters)
-        self._values: dict[int, Reg] = {}  # of expressions by identity: hashing a tree costs a walk over it
         self.begin(*self.r.parameters)
 
     def begin(self, state: Reg, slots: Reg, destination: Reg) -> None:
@@ -186,6 +166,7 @@ class _LaunchCode:
     def bind_slots(self, slots: Reg) -> None:
         self.process = self.state.field("process", tables.PROCESS)
         self.slots = [slots.at(offset) for offset in slot_offsets(self.request.slots)[:-1]]
+        self.value_of = Expressions(self.r, self.slots).value_of
 
     def write(self) -> str:
         self.check_guards()
@@ -200,18 +181,6 @@ class _LaunchCode:
     def require(self, function: SupportFunction, *values: Reg | int) -> None:
         """Call a function of `support/`, which must return true."""
         self.r.require(function.call_through(self.r, self.process, *values))
-
-    def value_of(self, expr: HostExpr) -> Reg:
-        """Return the value of an expression. A shared node is written once."""
-        if isinstance(expr, int):
-            return self.r.number(int64.wrap(expr))
-        if id(expr) not in self._values:
-            if isinstance(expr, Slot):
-                value = self.slots[expr.index].load(int64)
-            else:
-                value = _OPERATIONS[expr.kind](*map(self.value_of, expr.args))
-            self._values[id(expr)] = value
-        return self._values[id(expr)]
 
     def launch(self) -> Reg:
         """Run or enqueue the kernel; return what the call gives, null where it raised or the general way must be taken."""

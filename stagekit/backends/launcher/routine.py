@@ -53,6 +53,10 @@ class Routine:
         """The address of a global name."""
         return Reg(self._w, PTR, f"@{name}")
 
+    def address(self, number: int) -> Reg:
+        """A pointer to what lies at an address of this process. Code that has one is not to be kept on disk."""
+        return Reg(self._w, PTR, f"inttoptr (i64 {number} to ptr)")
+
     def constant(self, kind: str, words: Sequence[int], fields: Fields = PTR) -> Reg:
         """A pointer to words that are part of the code; equal ones are one."""
         items = ", ".join(f"i64 {word}" for word in words)
@@ -243,6 +247,11 @@ class Routine:
         """Call the function at an address."""
         operands = ", ".join(map(" ".join, self._operands(arguments)))
         return Reg(self._w, result, self._w.emit(f"call {type_text(result)} {address.text}({operands})"))
+
+    def call_void_at(self, address: Reg, *arguments: Reg | int) -> None:
+        """Call the function at an address that returns nothing."""
+        operands = ", ".join(map(" ".join, self._operands(arguments)))
+        self._w.line(f"call void {address.text}({operands})")
 
     # Python's objects -----------------------------------------------------------------------------------------------
 

@@ -15,14 +15,14 @@ from stagekit.dtypes import bool_, int32, int64
 
 @function(bool_, tables.PROCESS)
 def is_undiverted(r: Routine, process: Reg) -> None:
-    """Return whether nothing sends all launches elsewhere: no switch in the environment, no sanitizer of this thread."""
+    """Return whether nothing sends all launches elsewhere: no switch in the environment, no session of this thread."""
     environment = process.field("environment")
     for switch in ("target_switch", "sanitize_switch"):
         r.require(r.call(int32, "PyDict_Contains", environment, process.field(switch)) == 0)
-    sanitizer = process.field("sanitizer")
-    with r.if_then(sanitizer.is_set()):
+    session = process.field("session")
+    with r.if_then(session.is_set()):
         held = r.alloca(tables.WORD)
-        r.call(int32, "PyContextVar_Get", sanitizer, r.null, held)
+        r.call(int32, "PyContextVar_Get", session, r.null, held)
         r.decref(held.load())
         r.require(held.load() == process.field("none"))
     r.ret(True)

@@ -1,6 +1,7 @@
 """Launches on the CPU: in the calling thread, or shared with a pool of threads that know nothing of Python.
 
     run_blocks(process, code, cost, slots, grid, first, last, scratch_bytes)     from a launcher, and from Python by ctypes
+    run_apart(process, code, cost, slots, grid, blocks, scratch_bytes)           from a thread of another library, such as XLA's
     ask(safepoint, place)                                                        from loops of kernels, every millisecond or so
 
 A launch is shared where it lasts longer than handing over. Nobody knows beforehand, so the first one begins alone, and looks at
@@ -40,6 +41,7 @@ SCRATCH_ON_STACK = 64 * 1024  # bytes
 _LEAST_NS = 0.5  # that a block is taken to cost: 0 means not known
 _LEAST_CHUNK_NS, _MOST_CHUNK_NS = 5_000.0, 20_000_000.0
 _SIGNALS_EVERY_NS = 50_000_000
+_NEVER_NS = 1 << 62  # a time that no clock comes to: as if signals had been looked at then
 _ASK_OFTEN_NS, _ASK_SELDOM_NS = 250_000, 1_000_000  # between two times that a thread asks at safepoints
 _FIRST_INTERVAL, _LONGEST_INTERVAL = 256, 1 << 24  # iterations
 _HELP_AFTER_NS = 2_000_000  # of waiting
@@ -107,19 +109,49 @@ def run_blocks(
     with r.if_then(threads == 0):
         r.ret(r.number(tables.RAISED, int32))
     thread = r.if_else(is_brief, lambda: r.null, lambda: r.call(PTR, "PyEval_SaveThread"))
-    is_large = scratch_bytes > SCRATCH_ON_STACK
-    on_stack = r.alloca_here(is_large.select(r.number(1), scratch_bytes), tables.SCRATCH_ALIGN)
-    scratch = r.if_else(is_large, lambda: _allocate(r, scratch_bytes), lambda: on_stack)
     safepoint = _safepoint(r, process=process, thread=thread)
-    launch = BlockLaunch(
-        process, code, cost, slots, grid, first, last, scratch_bytes, scratch, threads, thread, waits, safepoint
-    )
-    fault = r.if_else(scratch.is_set(), lambda: _run(r, launch), lambda: r.number(tables.NO_MEMORY, int32))
-    with r.if_then(is_large):
-        r.call_void("free", scratch)
+    launch = process, code, cost, slots, grid, first, last, scratch_bytes
+    fault = _run_with_scratch(r, *launch, threads=threads, thread=thread, waits=waits, safepoint=safepoint)
     with r.if_then(thread.is_set()):
         r.call_void("PyEval_RestoreThread", thread)
     r.ret((safepoint.field("raised", int64) != 0).select(r.number(tables.RAISED, int32), fault))
+
+
+@function(int32, tables.PROCESS, PTR, PTR, PTR, PTR, int64, int64)
+def run_apart(
+    r: Routine, process: Reg, code: Reg, cost: Reg, slots: Reg, grid: Reg, blocks: Reg, scratch_bytes: Reg
+) -> None:
+    """Run all blocks of a launch in a thread that need not know Python, and has no GIL: no handler of a signal runs meanwhile.
+
+    As many threads share it as were counted last.
+    """
+    threads, waits = _at_least(r, process.field("threads", int64), 1), (cost.item(1, int64) != 0) & (blocks > 1)
+    safepoint = _safepoint(r, process=process, looked=r.number(_NEVER_NS))
+    launch = process, code, cost, slots, grid, r.number(0), blocks, scratch_bytes
+    r.ret(_run_with_scratch(r, *launch, threads=threads, thread=r.null, waits=waits, safepoint=safepoint))
+
+
+def _run_with_scratch(
+    r: Routine,
+    process: Reg,
+    code: Reg,
+    cost: Reg,
+    slots: Reg,
+    grid: Reg,
+    first: Reg,
+    last: Reg,
+    scratch_bytes: Reg,
+    **rest: Reg,
+) -> Reg:
+    """Run a launch with scratch memory of its own. rest: of the BlockLaunch."""
+    is_large = scratch_bytes > SCRATCH_ON_STACK
+    on_stack = r.alloca_here(is_large.select(r.number(1), scratch_bytes), tables.SCRATCH_ALIGN)
+    scratch = r.if_else(is_large, lambda: _allocate(r, scratch_bytes), lambda: on_stack)
+    launch = BlockLaunch(process, code, cost, slots, grid, first, last, scratch_bytes, scratch, **rest)
+    fault = r.if_else(scratch.is_set(), lambda: _run(r, launch), lambda: r.number(tables.NO_MEMORY, int32))
+    with r.if_then(is_large):
+        r.call_void("free", scratch)
+    return fault
 
 
 def _allocate(r: Routine, size: Reg) -> Reg:
