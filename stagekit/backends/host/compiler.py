@@ -17,6 +17,7 @@ from stagekit.backends.host.compute import constant_form, emit_binary, emit_bitc
 from stagekit.backends.host.conditional import emit_if, fork
 from stagekit.backends.host.entry import BlockFrame, EntryWriter
 from stagekit.backends.host.forms import LANES, Form, constant_mask, number
+from stagekit.backends.host.interleaved import groups_of
 from stagekit.backends.host.intrinsic import emit_intrinsic
 from stagekit.backends.host.joins import emit_select
 from stagekit.backends.host.memory import emit_alloc, emit_load, emit_store, emit_table
@@ -159,6 +160,7 @@ def _context(frame: BlockFrame, block: tuple[int, int, int], processor: Processo
         asking=asking_loops(frame.fn),
         block_values=dict(frame.params),
         decided=frame.decided,
+        groups=groups_of(frame.fn),
     )
 
 

@@ -29,12 +29,13 @@ from stagekit.backends.host.forms import (
     unknown,
 )
 from stagekit.backends.host.integers import integer_binary
+from stagekit.backends.host.interleaved import places_in, sources_of
 from stagekit.backends.host.joins import select
 from stagekit.backends.host.lanes import PerLane, for_each_lane
 from stagekit.backends.host.pointers import address_of, at, element_pointer, full_vector, lane_elements, local_element
 from stagekit.backends.host.stretches import Stretch, pattern_of, runs_of, stretches_of
 from stagekit.backends.host.vectors import as_mask, as_vector, constant_vector, mask_and, splat
-from stagekit.backends.host.warp import Warp
+from stagekit.backends.host.warp import OpenGroup, Warp
 from stagekit.backends.llvm.blocks import when
 from stagekit.backends.llvm.types import memory_type, suffix, vector_of
 from stagekit.backends.llvm.writer import Writer, define_table
@@ -115,6 +116,9 @@ def _is_branchy(dtype: DType, on: Mask | None, least_bytes: int) -> bool:
 def emit_load(warp: Warp, op: ops.Load) -> None:
     type_, address = _accessed(warp, op.pointer)
     asked = TRUE if op.mask is None else warp[op.mask]
+    if picked := _picked(warp, op, type_, address):
+        warp[op.result] = Varying(picked, unknown(type_.dtype))
+        return
     if op.other is None or known_truth(asked) is True:
         loaded = _load(warp, type_.dtype, address, warp.mask, None)
     elif known_truth(asked) is False:
@@ -124,6 +128,52 @@ def emit_load(warp: Warp, op: ops.Load) -> None:
     if known_truth(asked) is not False:
         _bring_near(warp, type_, address, _TO_BE_READ)
     warp[op.result] = _frozen(warp, type_, loaded) if type_.space is Space.LOCAL else loaded
+
+
+def _picked(warp: Warp, op: ops.Load, type_: Pointer, address: Gep) -> str | None:
+    """Return what `op` loads if that is part of a group, which the first of its ops loads; None if not."""
+    kernel, w, dtype = warp.kernel, warp.w, type_.dtype
+    others = kernel.groups.get(op)
+    if others is None:
+        return kernel.picked.pop(op, None)
+    for other in others:
+        kernel.picked.pop(other, None)
+    first = _start_of_groups(warp, address, op.covers)
+    if first is None or dtype is dtypes.bool_ or type_.space is Space.LOCAL:
+        return None
+    element, chunks = memory_type(dtype, None), []
+    for start in _chunk_starts(warp, first, op.covers):
+        _bring_near(warp, type_, replace(address, index=Linear(start, tuple(range(LANES)))), _TO_BE_READ)
+        pointer = element_pointer(warp, dtype, address.base.text, start)
+        chunks.append(_load_vector(w, element, LANES, pointer, dtype.itemsize, None, ""))
+    texts = []
+    for which in range(op.covers):
+        parts = [_LoadedVector(text, LANES, places_in(j, which, op.covers)) for j, text in enumerate(chunks)]
+        texts.append(_joined(w, element, [part for part in parts if any(p is not None for p in part.places)]))
+    kernel.chunks.note(w, texts, chunks)
+    kernel.picked.update(zip(others, texts[1:], strict=True))
+    return texts[0]
+
+
+def _start_of_groups(warp: Warp, address: Gep, count: int) -> Uniform | None:
+    """Return the index where lanes begin that each have `count` neighbours, one lane's behind the other's; else None."""
+    base, index = address.base, address.index
+    if warp.mask is not None or not isinstance(base, Uniform) or not isinstance(index, Linear) or index.scaled:
+        return None
+    first = index.offsets[0]
+    if index.offsets != tuple(range(first, first + LANES * count, count)):
+        return None
+    return _moved(warp, index.base, first)
+
+
+def _moved(warp: Warp, index: Form, distance: int) -> Uniform:
+    found = integer_binary(warp, BinaryKind.ADD, dtypes.INDEX, index, number(distance))
+    assert isinstance(found, Uniform)
+    return found
+
+
+def _chunk_starts(warp: Warp, first: Uniform, count: int) -> list[Uniform]:
+    return [_moved(warp, first, LANES * chunk) for chunk in range(count)]
 
 
 def _frozen(warp: Warp, type_: Pointer, form: Form) -> Form:
@@ -325,17 +375,7 @@ def emit_store(warp: Warp, op: ops.Store) -> None:
     asked, value = TRUE if op.mask is None else warp[op.mask], warp[op.value]
     if known_truth(asked) is not False:
         _bring_near(warp, type_, address, _TO_BE_WRITTEN)
-    first, warp.kernel.first_of_pair = warp.kernel.first_of_pair, None
-    if first is not None:
-        _store_pairs(warp, type_.dtype, *first, _in_memory(warp, type_.dtype, value))
-        return
-    if (
-        op.covers == 2
-        and op.mask is None
-        and warp.mask is None
-        and (start := _start_of_pairs(warp, type_.dtype, address))
-    ):
-        warp.kernel.first_of_pair = start, _in_memory(warp, type_.dtype, value)
+    if _is_grouped(warp, op, type_, address, value):
         return
     if known_truth(asked) is True:
         _store(warp, type_.dtype, address, value, warp.mask)
@@ -396,27 +436,41 @@ def _store_apart(w: Writer, dtype: DType, stride: int, pointer: str, text: str, 
     w.call("void", f"llvm.masked.store.{suffix(spread)}.p0", args)
 
 
-_EVERY_SECOND = tuple(range(0, 2 * LANES, 2))
+def _is_grouped(warp: Warp, op: ops.Store, type_: Pointer, address: Gep, value: Form) -> bool:
+    """Return whether `op` is part of a group, which the last of its ops stores."""
+    kernel, dtype = warp.kernel, type_.dtype
+    if kernel.group is None:
+        if op not in kernel.groups or (first := _start_of_groups(warp, address, op.covers)) is None:
+            return False
+        kernel.group = OpenGroup(op.covers, element_pointer(warp, dtype, address.base.text, first), [])
+    group = kernel.group
+    group.left -= 1
+    group.texts.append(_in_memory(warp, dtype, value))
+    if not group.left:
+        kernel.group = None
+        _store_group(warp, dtype, group)
+    return True
 
 
-def _start_of_pairs(warp: Warp, dtype: DType, address: Gep) -> str:
-    """Return where lanes begin that each have two neighbours, one lane's behind the other's; "" where they lie otherwise."""
-    base, index = address.base, address.index
-    if not isinstance(base, Uniform) or not isinstance(index, Linear) or index.scaled:
-        return ""
-    first = index.offsets[0]
-    if tuple([offset - first for offset in index.offsets]) != _EVERY_SECOND:
-        return ""
-    start = integer_binary(warp, BinaryKind.ADD, dtypes.INDEX, index.base, number(first))
-    return element_pointer(warp, dtype, base.text, start)
+def _store_group(warp: Warp, dtype: DType, group: OpenGroup) -> None:
+    w, count, held = warp.w, len(group.texts), memory_type(dtype, LANES)
+    chunks = warp.kernel.chunks.of(w, group.texts) or [_chunk(w, held, group.texts, j) for j in range(count)]
+    for j, chunk in enumerate(chunks):
+        place = w.emit(f"getelementptr {held}, ptr {group.start}, i64 {j}")
+        w.line(f"store {held} {chunk}, ptr {place}, align {dtype.itemsize}")
 
 
-def _store_pairs(warp: Warp, dtype: DType, start: str, first: str, second: str) -> None:
-    """Store two neighbours of each lane, which came as two stores in a row, by one."""
-    held, both = memory_type(dtype, LANES), memory_type(dtype, 2 * LANES)
-    order = ", ".join(f"i32 {lane}, i32 {lane + LANES}" for lane in range(LANES))
-    text = warp.w.emit(f"shufflevector {held} {first}, {held} {second}, <{2 * LANES} x i32> <{order}>")
-    warp.w.line(f"store {both} {text}, ptr {start}, align {dtype.itemsize}")
+def _chunk(w: Writer, held: str, texts: list[str], number: int) -> str:
+    """Put a chunk together from the elements of all lanes."""
+    text, taken = texts[0], sources_of(number, len(texts))
+    places = [lane if element == 0 else 0 for element, lane in taken]
+    order = constant_vector("i32", tuple(places))
+    text = w.emit(f"shufflevector {held} {text}, {held} poison, <{LANES} x i32> {order}")
+    for element, other in enumerate(texts[1:], 1):
+        mixed = [LANES + lane if of == element else place for place, (of, lane) in enumerate(taken)]
+        order = constant_vector("i32", tuple(mixed))
+        text = w.emit(f"shufflevector {held} {text}, {held} {other}, <{LANES} x i32> {order}")
+    return text
 
 
 MAX_UNROLLED_SCATTERS = 8  # LLVM's time grows with the square of the number of scalar stores: 6 s for 48 of bytes

@@ -14,6 +14,7 @@ from typing import Any
 
 from stagekit import dtypes
 from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Linear, Mask, Uniform, number
+from stagekit.backends.host.interleaved import Chunks
 from stagekit.backends.host.linear import Regular, scalar
 from stagekit.backends.host.target import HostFeatures
 from stagekit.backends.llvm.writer import Writer
@@ -42,6 +43,17 @@ def leave_unless(w: Writer, condition: str, fault: int | str) -> None:
 
 
 @record()
+class OpenGroup:
+    """A store of vectors that has been taken apart, and is written as one. left: how many of its ops are to come. start: the
+    pointer to the first element of the first lane. texts: the elements of all lanes, so far.
+    """
+
+    left: int
+    start: str
+    texts: list[str]
+
+
+@record()
 class KernelContext:
     """One compilation. block: threads per axis.
 
@@ -51,8 +63,9 @@ class KernelContext:
     retypes_local: is LOCAL memory looked at as elements of another size, so that each lane must have its bytes side by side?
     shared, local: where each allocation begins, by its op. forced_vectors, forced_pointers, masked_loops: what earlier
     attempts at a loop found out (`loops.py`). block_values: what is computed once per block. unrolled_scatters: how
-    many scatters LLVM takes apart (`memory.py`). first_of_pair: where the next store and the one before go together, and what the
-    latter stores. brought_near: by basic block and array, the offsets for which memory was asked early. numbers: of the
+    many scatters LLVM takes apart (`memory.py`). groups: by the first op of a vector access that was taken apart, the others.
+    group: the one that is being stored. picked: by op, what was loaded for it with its group. chunks: how groups lie in memory.
+    brought_near: by basic block and array, the offsets for which memory was asked early. numbers: of the
     function's ops, from 1 on; a fault is the number of its op. waiting: loops that only wait. asking: the loops that
     have a safepoint.
     """
@@ -79,7 +92,10 @@ class KernelContext:
     masked_loops: set[Op] = field(default_factory=set)
     buffers: dict[tuple[str, int, str], str] = field(default_factory=dict)
     unrolled_scatters: int = 0
-    first_of_pair: tuple[str, str] | None = None
+    groups: Mapping[Op, Sequence[Op]] = field(default_factory=dict)
+    group: OpenGroup | None = None
+    picked: dict[Op, str] = field(default_factory=dict)
+    chunks: Chunks = field(default_factory=Chunks)
     brought_near: dict[Any, list[int]] = field(default_factory=dict)
 
     @property
@@ -183,7 +199,7 @@ class Warp:
     def run(self, block: Block) -> tuple[Form, ...]:
         """Write the ops of `block`; gives the forms of what its terminator hands on."""
         for place, op in enumerate(block.ops[:-1]):
-            is_between = self.kernel.first_of_pair is not None  # two stores that are one
+            is_between = self.kernel.group is not None  # accesses that are one
             forked = None if is_between else self.kernel.fork(self, block, place)
             if forked is not None:
                 return forked

@@ -149,6 +149,10 @@ class Writer:
         self._lines.append(f"  {name} = {text}{self.suffix}")
         return name
 
+    def found(self) -> dict[str, str]:
+        """What this basic block computes: the text by the result."""
+        return {name: text for text, name in self._found.items()}
+
     def emit_entry(self, text: str) -> str:
         """`emit` at the top of the entry block: where an alloca must be to become a register or a fixed slot."""
         name = self.fresh()
