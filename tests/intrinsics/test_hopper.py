@@ -199,9 +199,10 @@ def test_a_proxy_fence_behind_the_barrier_will_do():
 @sk.jit
 def left(x, fault: sk.constexpr):
     tile = sk.alloc_shared((16,), x.dtype, align=16)
-    bar = sk.alloc_shared((1,), sk.uint64)
+    bar = sk.alloc_shared((2,), sk.uint64, align=16)
     if sk.cuda.thread_idx("x") == 0:
         sk.cuda.mbarrier_init(bar, 1)
+        sk.cuda.mbarrier_init(bar + 1, 1)
         sk.cuda.fence_mbarrier_init()
         if fault == "bytes":
             sk.cuda.mbarrier_arrive_expect_tx(bar, 64)
@@ -218,6 +219,17 @@ def left(x, fault: sk.constexpr):
             x[0] = bar[0] != 0
         elif fault == "written":
             bar[0] = 0
+        elif fault == "copied":
+            sk.cuda.cp_async_bulk_s2g(x, bar, 16)
+            sk.cuda.cp_async_bulk_commit()
+            sk.cuda.cp_async_bulk_wait()
+        elif fault == "copied over":
+            sk.cuda.mbarrier_arrive_expect_tx(bar, 16)
+            sk.cuda.cp_async_bulk_g2s(bar, x, 16, bar)
+            sk.cuda.mbarrier_wait(bar, 0)
+        elif fault == "ended too early":
+            sk.cuda.mbarrier_arrive_expect_tx(bar, 64)
+            sk.cuda.mbarrier_inval(bar)
         else:
             sk.cuda.mbarrier_inval(bar)
             bar[0] = 0
@@ -234,6 +246,9 @@ def left(x, fault: sk.constexpr):
         ("store", ["COPY_LEFT_BEHIND"]),
         ("looked at", ["MBARRIER_MISUSED"]),
         ("written", ["MBARRIER_MISUSED"]),
+        ("copied", ["MBARRIER_MISUSED"]),
+        ("copied over", ["MBARRIER_MISUSED", "UNINITIALISED_READ", "COPY_UNDER_WAY"]),
+        ("ended too early", ["MBARRIER_MISUSED"]),
         ("use behind the end", ["MBARRIER_ABSENT"]),
         ("", []),
     ],
@@ -241,7 +256,7 @@ def left(x, fault: sk.constexpr):
 def test_what_a_block_leaves_undone_is_found(fault, ids):
     watch = sk.sanitize(left, collect=True)
 
-    watch[1, 32](np.zeros(32, np.float32), fault)
+    watch[1, 32](np.zeros(32, np.uint64), fault)
 
     assert [finding.id for finding in watch.report.findings] == ids
 

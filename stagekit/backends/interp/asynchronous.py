@@ -240,7 +240,8 @@ class Protocols(Watcher):
             self._compare(touch, flight.target, "writes")
             if touch.access.role != "read" and flight.value is None:
                 self._compare(touch, flight.source, "reads")
-        if touch.access.covers and touch.allocation in self.launch.mbarriers:
+        is_copied = isinstance(touch, Run) and touch.access.role == "read"
+        if touch.access.covers or is_copied:  # no operation of mbarriers
             self._look_for_mbarriers(touch)
         if touch.access.role != "read":
             self._note_write(touch)
@@ -252,6 +253,7 @@ class Protocols(Watcher):
             self._compare(touch, flight.target, "writes")
             if flight.value is None:
                 self._compare(touch, flight.source, "reads")
+        self._look_for_mbarriers(touch)
         assert isinstance(touch, Run)
         self._ask_for_fence(touch)
         if (unfenced := self.unfenced.get(touch.allocation)) is not None:
@@ -259,8 +261,11 @@ class Protocols(Watcher):
 
     def _look_for_mbarriers(self, touch: Touch) -> None:
         """Report accesses of memory that is an mbarrier, of which the bits mean nothing."""
+        known = list(self.launch.mbarriers.get(touch.allocation, ()))
+        if not known:
+            return
         first = touch.indices() * touch.access.dtype.itemsize + touch.phase
-        hit = np.flatnonzero(np.isin(first - first % MBARRIER_BYTES, list(self.launch.mbarriers[touch.allocation])))
+        hit = np.flatnonzero(np.isin(first - first % MBARRIER_BYTES, known))
         if len(hit):
             verb, name = VERBS[touch.access.role], touch.allocation.name
             what = f"{verb} element {touch.element(int(hit[0]))} of `{name}`, which is an mbarrier"

@@ -178,8 +178,16 @@ def _build_inval(c: Compiler, op: ops.IntrinsicOp) -> Step:
         for touch in touches(team, values[pointer], team.mask, access):
             known = team.launch.mbarriers.get(touch.allocation, {})
             for place in _places(touch, 0):
-                if known.pop(place.start, None) is None:
+                mbarrier = known.pop(place.start, None)
+                if mbarrier is None:
                     _report(touch, place, MbarrierAbsent(op.spec.name, _name(touch, place.position)))
+                elif mbarrier.tx:
+                    what = f"ends `{mbarrier.name}`, whose {mbarrier.lacks()}"
+                    _report(
+                        touch,
+                        place,
+                        MbarrierMisused(what, "end it when its copies have come: wait for their phase first"),
+                    )
             _overwrite(touch, np.uint64(0))
 
     return step
