@@ -211,14 +211,17 @@ def calls_user(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _frames_of_user(error: Exception) -> types.TracebackType | None:
-    """Return the frames from a function of the user's on which one of ours called, or None where none did."""
+    """Return the frames from a function of the user's on which a marked one of ours called, or None where none did."""
     trace, caller = error.__traceback__, None
     while trace is not None:
         caller = trace if trace.tb_frame.f_code in _calls_users else caller
         trace = trace.tb_next
-    while caller is not None and caller.tb_frame.f_code.co_filename.startswith(PACKAGE):
-        caller = caller.tb_next
-    return caller
+    called = caller and caller.tb_next
+    while called is not None and called.tb_frame.f_code.co_filename.startswith(PACKAGE):
+        if not called.tb_frame.f_code.co_name.endswith(("comp>", "genexpr>")):
+            return None  # another function of ours, not a comprehension of the caller's
+        called = called.tb_next
+    return called
 
 
 def expose(error: Exception) -> None:

@@ -171,13 +171,15 @@ def _called(plan: Schema, function: Callable[..., Any]) -> Callable[[Arguments],
     """Return what calls a function with its inputs, and outputs where they are to be written, and gives the outputs."""
     inputs, outputs, makers = plan.inputs, plan.outputs, [*plan.makers.values()]
     if plan.returns_outputs:
-        return lambda given: _as_torch_has_it(function(**dict(zip(inputs, given))))
+        return calls_user(lambda given: _as_torch_has_it(function(**dict(zip(inputs, given)))))
 
+    @calls_user
     def call(given: Arguments) -> Any:
         made = [make(given) for make in makers]
         function(**dict(zip(inputs, given)), **dict(zip(outputs, made)))
         return _as_torch_has_it(made)
 
+    @calls_user
     def call_in_order(given: Arguments) -> Any:
         made = makers[0](given)
         function(*given, made)

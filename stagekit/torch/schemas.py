@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from stagekit.diagnostics import frame_of_user, shown
+from stagekit.diagnostics import calls_user, frame_of_user, shown
 from stagekit.dtypes import DType
 from stagekit.frontend.markers import Optional
 from stagekit.jit.launchable import Launchable
@@ -160,7 +160,7 @@ def _maker(name: str, function: Callable[..., Any], inputs: tuple[str, ...], out
         advice = "give the name of an input that it is like, or a function of inputs that makes it"
         raise refused(name, f"`{output}` is made by {shown(how)}", advice)
     places = [inputs.index(each) for each in asked_of(name, output, how, inputs)]
-    return lambda given: how(*[given[place] for place in places])
+    return calls_user(lambda given: how(*[given[place] for place in places]))
 
 
 def _maker_by_annotation(name: str, function: Callable[..., Any], inputs: tuple[str, ...], output: str) -> Maker:

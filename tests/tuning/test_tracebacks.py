@@ -76,9 +76,15 @@ def test_an_error_of_the_users_function_has_no_frame_of_ours(name: str) -> None:
     assert [frame.name for frame in inside] in (["fails"], ["call", "fails"], ["refused"])
 
 
-def test_a_fault_of_ours_keeps_its_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without them nobody could find it."""
-    monkeypatch.setattr("stagekit.tuning.measuring.Measurement", fails)
+@pytest.mark.parametrize("at", ["measuring.Measurement", "clocks.WallClock.ready"])
+def test_a_fault_of_ours_keeps_its_frames(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them nobody could find it, also where a library raises that a function of ours has called for a marked one."""
+
+    def ours(*_: Any) -> Any:
+        return fails()
+
+    code = ours.__code__.replace(co_filename=f"{PACKAGE}/tuning/clocks.py")  # `fails` stands for a library's function
+    monkeypatch.setattr(f"stagekit.tuning.{at}", type(ours)(code, {"fails": fails}))
 
     with pytest.raises(Mistake) as raised:
         sk.bench(lambda: None, rounds=1)
