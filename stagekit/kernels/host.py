@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import sys
 import types
 from collections.abc import Callable
@@ -119,11 +118,11 @@ def empty(like: Any, shape: tuple[int, ...], dtype: Dtype) -> Any:
 
 
 def is_on_cpu(array: Any) -> bool:
-    """Return whether a launch with this array runs on the CPU: it is in the host's memory, and is not copied to a GPU."""
-    in_host_memory = getattr(array, "is_cpu", None)  # of torch, which takes long to say that it has no such interface
-    if in_host_memory is None:
-        in_host_memory = hasattr(array, "__array__") and not hasattr(array, "__cuda_array_interface__")
-    return in_host_memory and os.environ.get("STAGEKIT_TARGET") != "cuda"
+    """Return whether the elements of an array are in the host's memory."""
+    of_torch = getattr(array, "is_cpu", None)  # which takes long to say that it has no `__cuda_array_interface__`
+    if of_torch is not None:
+        return bool(of_torch)
+    return hasattr(array, "__array__") and not hasattr(array, "__cuda_array_interface__")
 
 
 def as_rows(array: Any) -> Any:

@@ -12,7 +12,7 @@ import pytest
 
 import stagekit as sk
 from stagekit import kernels
-from stagekit.kernels import attending, host, matrices, weights
+from stagekit.kernels import attending, matrices, weights
 from stagekit.testing import force_entry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text(encoding="utf-8")
@@ -29,16 +29,6 @@ def test_every_name_is_documented_on_the_page_and_in_the_source() -> None:
 
     assert missing == untold == []
     assert [] == [name for name in plain if not re.search(rf"^\| .*`{name}`", str(kernels.__doc__), re.MULTILINE)]
-
-
-def test_arrays_that_are_copied_to_a_gpu_are_not_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The shelf has other kernels and tiles for the CPU."""
-    array = np.empty(1)
-    assert host.is_on_cpu(array)
-
-    monkeypatch.setenv("STAGEKIT_TARGET", "cuda")
-
-    assert not host.is_on_cpu(array)
 
 
 F32, BF16 = sk.float32, sk.bfloat16
