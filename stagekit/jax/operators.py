@@ -82,7 +82,7 @@ def operator(
     if function is None:
         options = {"outputs": outputs, "aliases": aliases, "backward": backward, "saves": saves, "vmap": vmap}
         return functools.partial(operator, **options)  # type: ignore[arg-type]
-    return JaxOperator(function, outputs, aliases or {}, backward, names_of(saves), vmap)
+    return JaxOperator(function, outputs, aliases or {}, backward, saves, vmap)
 
 
 class JaxOperator:
@@ -94,12 +94,16 @@ class JaxOperator:
         outputs: Outputs,
         aliases: Mapping[str, str],
         backward: Callable[..., Any] | None,
-        saves: tuple[str, ...],
+        saves: str | Iterable[str],
         vmap: Any,
     ) -> None:
         self.name = getattr(function, "__name__", shown(function))
         self.parameters = parameters_of(self.name, function)
-        how = dict(outputs) if isinstance(outputs, Mapping) else dict.fromkeys(names_of(outputs), "")
+        how = (
+            dict(outputs)
+            if isinstance(outputs, Mapping)
+            else dict.fromkeys(names_of(self.name, "outputs", outputs), "")
+        )
         if not how:
             raise refused(self.name, "it has no output", 'name what it writes: `outputs={"out": "x"}`')
         self.function = function
@@ -109,8 +113,14 @@ class JaxOperator:
         if not self.inputs:
             raise refused(self.name, "it has no input that is an array", "parameters before `*` are arrays")
         self.makers = {each: self._maker(each, each_how) for each, each_how in how.items()}
-        self.aliases, self.backward, self.saves = dict(aliases), backward, saves
-        self.leading = frozenset(() if vmap is None or vmap == LOOP or callable(vmap) else names_of(vmap))
+        if not isinstance(aliases, Mapping):
+            raise refused(self.name, f"`aliases` is {shown(aliases)}", 'give outputs with their inputs: `{"out": "x"}`')
+        if backward is not None and not callable(backward):
+            raise refused(self.name, f"`backward` is {shown(backward)}", "give an operator, or a function of JAX")
+        self.aliases, self.backward, self.saves = dict(aliases), backward, names_of(self.name, "saves", saves)
+        self.leading = frozenset(
+            () if vmap is None or vmap == LOOP or callable(vmap) else names_of(self.name, "vmap", vmap)
+        )
         self.vmap = vmap
         self._check_names()
         self._calls: dict[Any, Call] = {}

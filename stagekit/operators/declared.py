@@ -21,9 +21,12 @@ SizeOf = Callable[[str, int], Any]
 """From an input and an axis to its size: a number, or a symbol of the library."""
 
 
-def names_of(given: str | Iterable[str]) -> tuple[str, ...]:
-    """Return one name, or several, as a tuple."""
-    return (given,) if isinstance(given, str) else tuple(given)
+def names_of(name: str, option: str, given: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the name or names that an option of the operator `name` gives, as a tuple."""
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
+    if not all(isinstance(each, str) for each in names):
+        raise refused(name, f"`{option}` is {shown(given)}", "give a name, or several names")
+    return names
 
 
 def parameters_of(name: str, function: Callable[..., Any]) -> dict[str, inspect.Parameter]:

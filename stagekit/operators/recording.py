@@ -34,10 +34,7 @@ from stagekit.runtime.views import CPU, ArrayView, c_strides
 from stagekit.signature import ArraySpec, PointerSpec, slot_offsets
 
 _FIRST_ADDRESS = 1 << 40
-_PAGE, _LINE = (
-    4096,
-    64,
-)  # arrays begin a line after a page: no code shall take more for granted than their owners keep to
+_PAGE, _LINE = 4096, 64  # an array begins a line after a page: code takes no more for granted than its owner keeps to
 
 
 class NotRecorded(Diagnostic):

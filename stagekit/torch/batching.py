@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from stagekit.diagnostics import calls_user, hide_frames
+from stagekit.operators.declared import names_of
 from stagekit.operators.errors import NoBatchingRule, OperatorError, refused
 from stagekit.torch.errors import BatchOfMutated
 from stagekit.torch.schemas import Schema
@@ -28,7 +29,7 @@ def batching_rule(made: Any, plan: Schema, vmap: str | Iterable[str] | Rule | No
         return vmap
     if vmap == LOOP:
         return functools.partial(_loop, made, plan)
-    names = (vmap,) if isinstance(vmap, str) else tuple(vmap)
+    names = names_of(plan.name, "vmap", vmap)
     for each in names:
         if each not in plan.inputs:
             advice = f'give "loop", or some of the inputs: {", ".join(plan.inputs)}'

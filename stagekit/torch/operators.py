@@ -80,7 +80,8 @@ def operator(
         options |= {"non_differentiable": non_differentiable, "vmap": vmap, "autocast": autocast, "schema": schema}
         return functools.partial(operator, name, **options)
     plan = schema_of(name, function, outputs, mutates, schema)
-    formula = _formula(plan, backward, names_of(saves), names_of(non_differentiable))
+    saved, constant = names_of(name, "saves", saves), names_of(name, "non_differentiable", non_differentiable)
+    formula = _formula(plan, backward, saved, constant)
     library, made = _defined(plan)
     defaults = [each.default_value if each.has_default_value() else None for each in made._schema.arguments]
     for device in _DEVICES:
@@ -275,6 +276,8 @@ def _formula(
     plan: Schema, backward: Callable[..., Any] | None, saves: tuple[str, ...], constant: tuple[str, ...]
 ) -> _Formula:
     """Return it, or raise what is wrong with it."""
+    if backward is not None and not callable(backward):
+        raise refused(plan.name, f"`backward` is {shown(backward)}", "give an operator, or a function of torch's")
     for what, names, known in (
         ("saves", saves, (*plan.inputs, *plan.outputs)),
         ("non_differentiable", constant, plan.outputs),

@@ -68,8 +68,8 @@ def schema_of(
     if not isinstance(name, str) or name.count("::") != 1 or not all(map(str.isidentifier, name.split("::"))):
         raise refused(shown(name), "it is no name of an operator", 'give a namespace and a name: "mylib::softmax"')
     parameters = parameters_of(name, function)
-    made = dict(outputs) if isinstance(outputs, Mapping) else dict.fromkeys(names_of(outputs), "")
-    written = names_of(mutates)
+    made = dict(outputs) if isinstance(outputs, Mapping) else dict.fromkeys(names_of(name, "outputs", outputs), "")
+    written = names_of(name, "mutates", mutates)
     returned = [each for each in made if each not in parameters]
     for each in (*(returned if len(returned) < len(made) else ()), *written):
         if each not in parameters:
