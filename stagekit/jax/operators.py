@@ -24,7 +24,7 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from stagekit.diagnostics import counted, hide_frames, shown
+from stagekit.diagnostics import calls_user, counted, hide_frames, shown
 from stagekit.dtypes import DType
 from stagekit.jax.errors import BadOperand, NoPlatform
 from stagekit.jax.plans import TARGET, Aval, CallPlan, planned
@@ -143,7 +143,7 @@ class JaxOperator:
             advice = "give the name of an input that it is like, or a function of inputs that makes it"
             raise refused(self.name, f"`{output}` is made by {shown(how)}", advice)
         asked = asked_of(self.name, output, how, (*self.inputs, *self.values))
-        return lambda given: how(*[given[each] for each in asked])
+        return calls_user(lambda given: how(*[given[each] for each in asked]))
 
     def _check_names(self) -> None:
         """Refuse names that are not what they are taken for."""
@@ -164,6 +164,7 @@ class JaxOperator:
             raise refused(self.name, "`saves` is for a `backward`, and there is none", "give `backward=` too")
 
     @hide_frames
+    @calls_user
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         bound = self.__signature__.bind(*args, **kwargs)
         bound.apply_defaults()
@@ -249,6 +250,7 @@ class Call:
     def run(self) -> Callable[..., Any]:
         """What is called with arrays: compiled, and differentiable where there is a `backward`."""
 
+        @calls_user
         def forward(*arrays: Any) -> Any:
             return launch_p.bind(*arrays, call=self)
 
@@ -266,6 +268,7 @@ class Call:
             known = {**self.named(arrays), **dict(zip(names, made))}
             return made, {each: known[each] for each in saves if each not in self.values}
 
+        @calls_user
         def differentiate(saved: Mapping[str, Any], gradients: Sequence[Any]) -> Any:
             given = [each for each in gradients if each.dtype != jax.dtypes.float0]
             known = {**self.values, **saved}
@@ -354,6 +357,7 @@ ad.primitive_jvps[launch_p] = _refuse_gradient
 
 
 @hide_frames
+@calls_user
 def _batch(arrays: Sequence[Any], axes: Sequence[int | None], *, call: Call) -> Any:
     operator, count = call.operator, len(call.operator.makers)
     if operator.vmap is None:

@@ -19,6 +19,7 @@ import jax_tvm_ffi
 import tvm_ffi
 
 from stagekit.backends.launcher import SEQUENCES, load_dispatcher, load_sequence
+from stagekit.diagnostics import calls_user
 from stagekit.dtypes import element_dtype
 from stagekit.forks import Once
 from stagekit.jax.errors import BadOperand, NeverWritten
@@ -42,6 +43,7 @@ class CallPlan(NamedTuple):
     aliases: Mapping[int, int]
 
 
+@calls_user
 def planned(
     name: str,
     function: Any,

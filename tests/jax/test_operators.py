@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -277,6 +278,35 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: scale(jnp.ones(3, jnp.complex64), factor=1), "complex64"),
     (lambda: jax.jit(lambda x: scale(x, factor=2.0)).trace(jnp.ones(3)).lower(lowering_platforms=("cuda",)), "cuda"),
 ]
+
+
+def _scaled(x: Any, *, out: Any) -> None:
+    scaled[1](x, out, 1.0, 3, 64)
+
+
+def _raise(*arrays: Any, **others: Any) -> Any:
+    raise ZeroDivisionError("the user's own")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: skj.operator(lambda x, *, out: _raise(), outputs={"out": "x"})(x),
+        lambda x: skj.operator(lambda x, *, out: None, outputs={"out": lambda x: _raise()})(x),
+        lambda x: jax.vmap(skj.operator(lambda x, *, out: None, outputs={"out": "x"}, vmap=_raise))(x),
+        lambda x: jax.grad(
+            lambda x: skj.operator(
+                lambda x, *, out: scaled[1](x, out, 1.0, 3, 64), outputs={"out": "x"}, backward=_raise
+            )(x).sum()
+        )(x),
+    ],
+)
+def test_what_a_function_of_the_users_raises_shows_no_frames_of_ours(call: Callable[[Any], Any]) -> None:
+    with pytest.raises(ZeroDivisionError) as error:
+        call(jnp.ones(3))
+
+    package = str(Path(sk.__file__).parent)
+    assert [] == [str(each.path) for each in error.traceback if str(each.path).startswith(package)]
 
 
 @pytest.mark.parametrize(("make", "word"), REFUSED)
