@@ -21,14 +21,14 @@ LOOP = "loop"
 Rule = Callable[..., Any]
 
 
-def batching_rule(made: Any, plan: Schema, vmap: str | Iterable[str] | Rule | None) -> Rule:
+def batching_rule(plan: Schema, vmap: str | Iterable[str] | Rule | None) -> Rule:
     """Return the rule that `vmap` asks for."""
     if vmap is None:
         return functools.partial(_refuse, plan)
     if callable(vmap):
         return vmap
     if vmap == LOOP:
-        return functools.partial(_loop, made, plan)
+        return functools.partial(_loop, plan)
     names = names_of(plan.name, "vmap", vmap)
     for each in names:
         if each not in plan.inputs:
@@ -36,7 +36,7 @@ def batching_rule(made: Any, plan: Schema, vmap: str | Iterable[str] | Rule | No
             raise refused(plan.name, f"`vmap` names `{each}`", advice)
     if plan.mutates:
         raise refused(plan.name, "`vmap` names inputs, and it writes to one", 'give "loop", or a rule')
-    return functools.partial(_once, made, plan, frozenset(map(plan.inputs.index, names)))
+    return functools.partial(_once, plan, frozenset(map(plan.inputs.index, names)))
 
 
 @hide_frames
@@ -46,7 +46,7 @@ def _refuse(plan: Schema, info: Any, in_dims: Sequence[Any], *args: Any) -> Any:
 
 @hide_frames
 @calls_user
-def _loop(made: Any, plan: Schema, info: Any, in_dims: Sequence[Any], *args: Any) -> Any:
+def _loop(plan: Schema, info: Any, in_dims: Sequence[Any], *args: Any) -> Any:
     """Call the operator for each of a batch."""
     for name in plan.mutates:
         place = plan.inputs.index(name)
@@ -60,7 +60,7 @@ def _loop(made: Any, plan: Schema, info: Any, in_dims: Sequence[Any], *args: Any
         each = [*_each_of(in_dims, args, lambda x, axis: x.select(axis, i))]
         return [x if place in written else _without_gaps(x) for place, x in enumerate(each)]
 
-    return _joined(plan, [made(*nth(i)) for i in range(info.batch_size)], torch.stack)
+    return _joined(plan, [plan.operator(*nth(i)) for i in range(info.batch_size)], torch.stack)
 
 
 def _without_gaps(value: Any) -> Any:
@@ -72,11 +72,11 @@ def _without_gaps(value: Any) -> Any:
 
 @hide_frames
 @calls_user
-def _once(made: Any, plan: Schema, leading: frozenset[int], info: Any, in_dims: Sequence[Any], *args: Any) -> Any:
+def _once(plan: Schema, leading: frozenset[int], info: Any, in_dims: Sequence[Any], *args: Any) -> Any:
     """Call the operator once, with the batch as the first axis of the inputs that take further ones; else for each."""
     batched = {place for place, axis in enumerate(in_dims) if axis is not None}
     if not batched <= leading:
-        return _loop(made, plan, info, in_dims, *args)
+        return _loop(plan, info, in_dims, *args)
 
     def with_batch(place: int) -> Any:
         x, axis = args[place], in_dims[place]
@@ -85,7 +85,7 @@ def _once(made: Any, plan: Schema, leading: frozenset[int], info: Any, in_dims: 
         moved = x.expand(info.batch_size, *x.shape) if axis is None else x.movedim(axis, 0)
         return moved.contiguous()  # as many axes before the last as there are must have no gaps between them
 
-    found = made(*map(with_batch, range(len(args))))
+    found = plan.operator(*map(with_batch, range(len(args))))
     return found, (0 if len(plan.outputs) == 1 else (0,) * len(plan.outputs))
 
 

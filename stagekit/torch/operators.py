@@ -81,47 +81,51 @@ def operator(
         return functools.partial(operator, name, **options)
     plan = schema_of(name, function, outputs, mutates, schema)
     saved, constant = names_of(name, "saves", saves), names_of(name, "non_differentiable", non_differentiable)
-    formula = _formula(plan, backward, saved, constant)
-    library, made = _defined(plan)
+    formula, rule = _formula(plan, backward, saved, constant), batching_rule(plan, vmap)
+    library, made = _defined(plan)  # after all checks: what is refused leaves an operator that has the name as it is
     defaults = [each.default_value if each.has_default_value() else None for each in made._schema.arguments]
     for device in _DEVICES:
         library.impl(plan.name, _implementation(plan, function, defaults, device == "CUDA"), device)
     torch.library.register_fake(plan.name, _fake(plan, defaults), lib=library)
     _register_gradients(library, made, plan, formula)
-    torch.library.register_vmap(plan.name, batching_rule(made, plan, vmap), lib=library)
+    torch.library.register_vmap(plan.name, rule, lib=library)
     if autocast is not None:
         for device in _DEVICES:
-            torch.library.register_autocast(plan.name, device.lower(), autocast, lib=library)
+            library.impl(plan.name, _casting(made, device, autocast), f"Autocast{device}", with_keyset=True)
     return cast(Callable[..., Any], made)
 
 
 def _defined(plan: Schema) -> tuple[torch.library.Library, Operator]:
     """Give the name to a new operator, and return where it is registered, and it."""
     namespace, _, short = plan.name.partition("::")
-    _libraries.pop(plan.name, None)  # torch forgets what it held
+    _check(plan)
+    if plan.name in _libraries:  # torch forgets what it held, whoever else still holds it
+        _libraries.pop(plan.name)._destroy()
     library = torch.library.Library(namespace, "FRAGMENT")
     try:
         library.define(f"{short}{plan.text}", tags=(torch.Tag.pt2_compliant_tag,))
     except RuntimeError as error:
         raise refused(plan.name, str(error).splitlines()[0], "see torch.library.define") from None
     _libraries[plan.name] = library
-    made = getattr(getattr(torch.ops, namespace), short).default
-    _check(plan, made)
-    return library, made
+    return library, plan.operator
 
 
-def _check(plan: Schema, made: Operator) -> None:
+def _check(plan: Schema) -> None:
     """Refuse a schema, mostly the user's own, that is not what the function takes and gives."""
-    given = tuple(each.name for each in made._schema.arguments if not each.kwarg_only)
+    try:
+        schema = torch._C.parse_schema(plan.name + plan.text)
+    except RuntimeError as error:
+        raise refused(plan.name, str(error).splitlines()[0], "see torch.library.define") from None
+    given = tuple(each.name for each in schema.arguments if not each.kwarg_only)
     if given != plan.inputs:
         problem = (
             f"`schema` has {', '.join(given) or 'no arguments'} by position, the function has {', '.join(plan.inputs)}"
         )
         raise refused(plan.name, problem, "write them as the function has them, without `*`")
-    if len(made._schema.returns) != len(plan.outputs):
-        problem = f"`schema` returns {len(made._schema.returns)}, `outputs` names {len(plan.outputs)}"
+    if len(schema.returns) != len(plan.outputs):
+        problem = f"`schema` returns {len(schema.returns)}, `outputs` names {len(plan.outputs)}"
         raise refused(plan.name, problem, "write one Tensor for each output, () for none")
-    written = tuple(each.name for each in made._schema.arguments if each.alias_info and each.alias_info.is_write)
+    written = tuple(each.name for each in schema.arguments if each.alias_info and each.alias_info.is_write)
     if set(written) != set(plan.mutates):
         problem = f"`schema` writes to {', '.join(written) or 'nothing'}, `mutates` names {', '.join(plan.mutates) or 'nothing'}"
         raise refused(plan.name, problem, "write `Tensor(a!) x` for each that is written to")
@@ -217,6 +221,25 @@ def _note_written(value: Any) -> None:
     for tensor in _tensors([value]):
         if not tensor.is_inference():
             torch.autograd.graph.increment_version(tensor)
+
+
+def _casting(made: Operator, device: str, dtype: torch.dtype) -> Callable[..., Any]:
+    """Return what autocast calls. torch.library.register_autocast of torch 2.11 takes a second device for the first, too."""
+    kind, key = device.lower(), getattr(torch._C.DispatchKey, f"Autocast{device}")
+
+    def cast(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [*map(cast, value)]
+        is_cast = isinstance(value, torch.Tensor) and value.is_floating_point() and value.device.type == kind
+        return value.to(dtype) if is_cast and value.dtype != torch.float64 else value  # as autocast leaves doubles
+
+    @hide_frames
+    @calls_user
+    def call(keyset: Any, *args: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(key)):
+            return made(*map(cast, args))
+
+    return call
 
 
 def _fake(plan: Schema, defaults: Sequence[Any]) -> Callable[..., Any]:

@@ -60,6 +60,12 @@ class Schema:
     def outputs(self) -> tuple[str, ...]:
         return tuple(self.makers)
 
+    @property
+    def operator(self) -> Any:
+        """torch's operator of this name, once it is defined."""
+        namespace, _, short = self.name.partition("::")
+        return getattr(getattr(torch.ops, namespace), short).default
+
 
 def schema_of(
     name: str, function: Callable[..., Any], outputs: Outputs, mutates: Iterable[str], text: str | None

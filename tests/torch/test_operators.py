@@ -283,6 +283,8 @@ def test_autocast_gives_the_dtype_that_was_asked_for(device: str) -> None:
     with torch.autocast(device, dtype=torch.bfloat16):
         assert precise(x).dtype == torch.float32
         assert torch.compile(precise, fullgraph=True, backend="aot_eager")(x).dtype == torch.float32
+        with pytest.raises(ValueError, match="float64"):  # which autocast leaves
+            precise(x.double())
     assert precise(x).dtype == torch.bfloat16
 
 
@@ -422,6 +424,10 @@ def test_a_name_may_be_defined_again() -> None:
     for factor in (2.0, 3.0):
         torch.testing.assert_close(define(factor)(x), factor * x)
         torch.testing.assert_close(torch.ops.tests.again(x), factor * x)
+    for options in ({"schema": "(Tensor y) -> Tensor"}, {"vmap": "y"}, {"schema": "x -> y"}):  # leaves what there is
+        with pytest.raises(skt.OperatorError):
+            skt.operator("tests::again", nothing, **({"schema": "(Tensor x) -> Tensor"} | LIKE_X | options))
+        torch.testing.assert_close(torch.ops.tests.again(x), 3 * x)
 
 
 def nothing(x: Tensor, out: Tensor) -> None:
