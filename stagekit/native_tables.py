@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
 from itertools import product
 from types import MappingProxyType
@@ -47,13 +48,14 @@ threads_seen: the object in the environment that said so."""
 
 STATE = _numbered(
     "general process guards guard_count ask code cost record fail"
-    " grid_x grid_y grid_z block_x block_y block_z shared_bytes blocks kernel_number"
+    " grid_x grid_y grid_z block_x block_y block_z shared_bytes blocks attributes attribute_count kernel_number"
     " device stream_of stream has_stream slots pointers scratch_bytes entries launch"
 )
 """general, ask, record, fail: Python callables. code: a cpu entry, or the DEVICE rows.
-kernel_number: what an enqueued launch leaves in last_launches of its device. device to has_stream: a DESTINATION; the device,
-stream_of, slots and pointers are those of a prepared launch. entries: of a kernel that has several, a word for each
-`signature.KernelEntry`: its STATE, or 0. launch: in such a STATE, the code that launches the entry."""
+attributes, attribute_count: of launches on a GPU. kernel_number: what an enqueued launch leaves in last_launches of its device.
+device to has_stream: a DESTINATION; the device, stream_of, slots and pointers are those of a prepared launch. entries: of a
+kernel that has several, a word for each `signature.KernelEntry`: its STATE, or 0. launch: in such a STATE, the code that launches
+the entry."""
 
 DESTINATION = _numbered("device stream_of stream has_stream")
 """device: -1 until an array says which GPU. stream_of: gives the current stream of the first array's owner that has one."""
@@ -76,8 +78,22 @@ LAUNCH: Mapping[str, int] = MappingProxyType(
         "attribute_count": 48,
     }
 )
-"""The driver's `CUlaunchConfig`. attributes: such as clusters and cooperative launches; launches have none so far."""
+"""The driver's `CUlaunchConfig`. attributes: a `LaunchAttribute` each."""
 LAUNCH_BYTES = 56
+ATTRIBUTE_IDS = {"COOPERATIVE": 2, "CLUSTER_DIMENSION": 4, "PROGRAMMATIC_STREAM_SERIALIZATION": 6}
+"""Of the driver's `CUlaunchAttributeID`, what launches ask for. `tests/runtime/test_cuda.py` compares it with cuda-python's."""
+
+
+class LaunchAttribute(ctypes.Structure):
+    """The driver's `CUlaunchAttribute`, of whose value the first three numbers are ever used."""
+
+    _fields_ = (
+        ("id", ctypes.c_uint32),
+        ("_pad", ctypes.c_uint32),
+        ("value", ctypes.c_uint32 * 3),
+        ("_rest", ctypes.c_uint32 * 13),
+    )
+
 
 DEVICE = _numbered("function context allowed_shared")
 DEVICES = 64  # rows; GPUs beyond go the general way

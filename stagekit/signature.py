@@ -187,9 +187,22 @@ class Signature:
 
 
 @frozen()
+class LaunchAttributes:
+    """What a launch asks of a GPU beside its size; `LaunchConfig` says what each means. cluster: blocks per axis x, y, z."""
+
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    cooperative: bool = False
+    programmatic: bool = False
+
+
+PLAIN_LAUNCH = LaunchAttributes()
+
+
+@frozen()
 class LaunchSpec:
     """A launch that the kernel computes itself: grid (blocks), block (threads) per axis x, y, z, and dynamic shared bytes."""
 
     grid: tuple[HostExpr, HostExpr, HostExpr]
     block: tuple[HostExpr, HostExpr, HostExpr]
     shared_bytes: HostExpr
+    attributes: LaunchAttributes = PLAIN_LAUNCH

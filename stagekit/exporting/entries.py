@@ -15,7 +15,16 @@ from stagekit.jit.specialization import Specialization
 from stagekit.jit.variant import Variant
 from stagekit.recursion import repeated_deeply
 from stagekit.runtime.launch_config import Axes
-from stagekit.signature import ArraySpec, KernelEntry, LaunchSpec, NoneSpec, PointerSpec, ScalarSpec, Signature
+from stagekit.signature import (
+    PLAIN_LAUNCH,
+    ArraySpec,
+    KernelEntry,
+    LaunchSpec,
+    NoneSpec,
+    PointerSpec,
+    ScalarSpec,
+    Signature,
+)
 
 C_TYPES = {
     "bool": "uint8_t", "float16": "uint16_t", "bfloat16": "uint16_t", "float8_e4m3fn": "uint8_t", "float8_e5m2": "uint8_t",
@@ -133,6 +142,9 @@ def exported(
 def _require_plain(name: str, traced: Traced) -> None:
     """Refuse what a launch needs Python for."""
     fn = traced.function
+    if traced.launch is not None and traced.launch.attributes != PLAIN_LAUNCH:
+        hint = "launch it from Python, or leave `cluster`, `cooperative` and `programmatic` out of its LaunchConfig"
+        raise refuse(name, "its launch has attributes", hint)
     if fn.attribute("grid_state", ()):
         hint = "launch it from Python, or split it into two kernels"
         raise refuse(name, "its blocks wait for each other (`grid_sync`)", hint)

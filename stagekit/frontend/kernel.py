@@ -459,7 +459,8 @@ class _Trace:
             why = f"a block has 0 to {MAX_THREADS} threads in all"
             hint = "give fewer threads; more of them make more blocks: `grid=`"
             raise StagingError(BadBlockSize("block", str(tuple(sizes)), why, hint), loc)
-        return LaunchSpec(grid, block, host.convert(launch.shared_bytes, "shared_bytes"))
+        shared_bytes = host.convert(launch.shared_bytes, "shared_bytes")
+        return LaunchSpec(grid, block, shared_bytes, launch.attributes)
 
     def _shared_needs(self, body: Block) -> tuple[HostExpr, ...]:
         """Return the least dynamic shared memory of a launch in bytes, as far as the host can tell: the greatest of these."""

@@ -9,13 +9,13 @@ import dataclasses
 import functools
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from stagekit import dtypes
-from stagekit.diagnostics import Loc, shown
+from stagekit.diagnostics import Loc, StagekitError, shown
 from stagekit.frontend.errors import BadBlockSize, BadCall, EntryMisplaced, StagingError
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.language import axes_of, bind, staged
@@ -26,20 +26,23 @@ from stagekit.frontend.values import Array, Number
 from stagekit.frozen import frozen
 from stagekit.ir import Effect, has_effect
 from stagekit.limits import MAX_THREADS
+from stagekit.signature import LaunchAttributes
 
 # -- what the kernel computes -----------------------------------------------------------------------------------------
 
 
 @frozen(slots=False)
 class StagedLaunch:
-    """`LaunchConfig(...)` inside a kernel: sizes may be run-time values."""
+    """`LaunchConfig(...)` inside a kernel: sizes may be run-time values. attributes: `cluster` and what follows it."""
 
     grid: tuple[Any, ...]
     block: tuple[Any, ...]
     shared_bytes: Any
+    attributes: LaunchAttributes
 
 
 _signature = functools.cache(inspect.signature)
+_ATTRIBUTES = ("cluster", "cooperative", "programmatic")
 
 
 def staged_launch(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]) -> StagedLaunch:
@@ -48,7 +51,22 @@ def staged_launch(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]
     bound.apply_defaults()
     values = bound.arguments
     grid, block = ((*axes, 1, 1)[: max(3, len(axes))] for axes in map(axes_of, (values["grid"], values["block"])))
-    return StagedLaunch(grid, block, values["shared_bytes"])
+    return StagedLaunch(grid, block, values["shared_bytes"], _attributes(site, cls, values))
+
+
+def _attributes(site: Site, cls: type, values: Mapping[str, Any]) -> LaunchAttributes:
+    """Return what a launch asks beside its size, which is known at compile time; `cls` checks it."""
+    given = {name: values[name] for name in _ATTRIBUTES}
+    for name, value in given.items():
+        for each in axes_of(value):
+            if isinstance(each, Number):
+                raise site.needs_static(f"`{name}` of a launch", each, "use a constexpr")
+    try:
+        asked: Any = cls(1, 1, **given)
+    except StagekitError as error:
+        error.loc = site.loc
+        raise
+    return LaunchAttributes(*(getattr(asked, name) for name in _ATTRIBUTES))
 
 
 _SEEN_FROM_OUTSIDE = (Effect.WRITE, Effect.SYNC, Effect.COLLECTIVE, Effect.HOST)

@@ -232,8 +232,8 @@ class LaunchRecorder:
         artifact = kernel.artifact
         if artifact.has_records:
             raise _refused(artifact.kernel_name, "it prints or asserts, which only Python reads", "leave both out")
-        if artifact.grid_state:
-            why = "its blocks wait for each other (`grid_sync`), which needs threads of Python"
+        if artifact.grid_state or brackets.attributes.cooperative:
+            why = "its blocks wait for each other, which needs threads of Python"
             raise _refused(artifact.kernel_name, why, "split it into two kernels")
         launch = kernel.written_down(arguments, brackets)
         for slot, word in zip(artifact.signature.slots, launch.words):

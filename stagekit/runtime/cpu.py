@@ -165,7 +165,8 @@ class CpuKernel(Kernel):
         if blocks:
             buffer = self._packer.pack(values, size.grid)
             run = self._record if self.artifact.has_records else self._run
-            run(buffer.address, buffer.address + self._slots_end, blocks, shared_bytes)
+            at_once = self._attributes(brackets).cooperative
+            run(buffer.address, buffer.address + self._slots_end, blocks, shared_bytes, at_once)
 
     def written_down(self, arguments: Sequence[Any], brackets: LaunchRequest) -> WrittenLaunch:
         """Return a launch in numbers, without running it. Raises what `launch` would."""
@@ -178,9 +179,9 @@ class CpuKernel(Kernel):
         scratch_bytes = self.artifact.scratch_bytes + size.shared_bytes
         return WrittenLaunch(self, *addresses, tuple(buffer.memory)[:count], size, scratch_bytes)
 
-    def _run(self, slots: int, grid: int, blocks: int, shared_bytes: int) -> None:
+    def _run(self, slots: int, grid: int, blocks: int, shared_bytes: int, at_once: bool = False) -> None:
         scratch_bytes, done, fault = self.artifact.scratch_bytes + shared_bytes, 0, 0
-        if self.artifact.grid_state:
+        if at_once:
             done, fault = blocks, self._all_at_once(slots, grid, blocks, scratch_bytes)
         elif not self._has_pool():
             done, fault = self._begin_apart(slots, grid, blocks, scratch_bytes)
@@ -192,7 +193,7 @@ class CpuKernel(Kernel):
 
     def _has_pool(self) -> bool:
         """Return whether there is a pool. Where blocks may wait for each other, it is made if there can be one."""
-        if (self.artifact.waits or self.artifact.grid_state) and not native_process.has_functions():
+        if self.artifact.waits and not native_process.has_functions():
             self._provide_pool()
         return native_process.has_functions()
 
@@ -230,7 +231,8 @@ class CpuKernel(Kernel):
         if blocks > MOST_AT_ONCE:
             raise LaunchError(GridTooLarge(self._name, blocks, "the CPU", MOST_AT_ONCE))
 
-        self._has_pool()
+        if not native_process.has_functions():
+            self._provide_pool()
         safepoints = Safepoints(blocks)
 
         def run(block: int) -> int:
@@ -240,11 +242,13 @@ class CpuKernel(Kernel):
             finally:
                 safepoints.note_end()
 
-        (place,) = self.artifact.grid_state
-        state = ctypes.c_uint64.from_address(slots + slot_offsets(self.artifact.signature.slots)[place])
-        return run_at_once(run, blocks, state.value, safepoints.stop)
+        unused = ctypes.c_uint64()
+        state = ctypes.addressof(unused)
+        for place in self.artifact.grid_state:
+            state = ctypes.c_uint64.from_address(slots + slot_offsets(self.artifact.signature.slots)[place]).value
+        return run_at_once(run, blocks, state, safepoints.stop)
 
-    def _record(self, slots: int, grid: int, blocks: int, shared_bytes: int) -> None:
+    def _record(self, slots: int, grid: int, blocks: int, shared_bytes: int, at_once: bool = False) -> None:
         """Run a kernel that writes records. Its last parameter is record memory that no other launch uses meanwhile."""
         try:
             records = self._free_records.pop()
@@ -253,9 +257,8 @@ class CpuKernel(Kernel):
         buffer = Buffer([self._slots_end, self._slots_end + WORD])
         ctypes.memmove(buffer.address, slots, self._slots_end)
         buffer.memory[-1] = records.address
-        self._run(
-            buffer.address, grid, blocks, shared_bytes
-        )  # if it fails, the next launch shall not find these records
+        # if it fails, the next launch shall not find these records
+        self._run(buffer.address, grid, blocks, shared_bytes, at_once)
         try:
             report(records, self.artifact.record_sites)
         finally:
@@ -275,7 +278,7 @@ class CpuKernel(Kernel):
         return BarrierError((WaitsForEver if fault >= WAITS else MissedBarrier)(self.artifact.kernel_name), place)
 
     def native_state(self, request: LaunchRequest) -> State | None:
-        if self.artifact.grid_state:
+        if self._attributes(request).cooperative:
             return None
         if isinstance(request.size, LaunchSize) and self._is_too_much(request.size.shared_bytes):
             return None
@@ -293,7 +296,8 @@ class CpuKernel(Kernel):
         values = self._read(args, reading)
         size = self._size(values, args, brackets)
         general = super().prepare(args, brackets, launch_other)
-        state = self.native_state(LaunchRequest(size)) if native_process.has_functions() else None
+        asked = LaunchRequest(size, attributes=brackets.attributes)
+        state = self.native_state(asked) if native_process.has_functions() else None
         if state is None:
             return general
         buffer = self._packer.pack(values, size.grid)

@@ -31,14 +31,16 @@ from stagekit.runtime.device_array import DeviceArray, tensor_slot
 from stagekit.runtime.device_copies import DeviceCopies
 from stagekit.runtime.errors import CudaError, LaunchError
 from stagekit.runtime.kernel import Kernel, LaunchOther, Packer, size_words
-from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize, stream_handle
+from stagekit.runtime.launch_config import NO_BRACKETS, Axes, LaunchRequest, LaunchSize, stream_handle
 from stagekit.runtime.native_process import PreparedLaunch, State
 from stagekit.runtime.records import CAPACITY_WORDS, RecordBuffer, report
+from stagekit.signature import PLAIN_LAUNCH, LaunchAttributes
 
 _PORTABLE_AND_MAPPED = 0x1 | 0x2  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 _LOG_BYTES = 16384
 _NO_DEVICE = 2**64 - 1  # -1: no argument has said which
 _SHARED_WITHOUT_ASKING = 48 * 1024  # per block; more must be opted in
+_HOPPER = 90  # the compute capability, times ten, from which on there are clusters and programmatic launches
 
 
 class CudaKernel(Kernel):
@@ -62,61 +64,67 @@ class CudaKernel(Kernel):
         size = self._size(values, arguments, brackets)
         if not size.blocks:
             return
-        with self._ready(gpu, size) as to:
+        attributes = self._attributes(brackets)
+        with self._ready(gpu, size, attributes) as to:
             # A stream whose launches are captured into a graph must not be waited for.
             is_waited_for = self.artifact.is_debug or gpu.on_host is not None
             is_capturing = is_waited_for and bool(int(driver.call("cuStreamIsCapturing", to.stream)))
             if gpu.on_host is not None and is_capturing:
                 raise LaunchError(errors.CopyInCapture(self._name, gpu.on_host[0]))
             if not is_waited_for or is_capturing:
-                self._enqueue(values, size, to)
+                self._enqueue(values, size, to, attributes)
                 return
             driver.wait(to.device)  # so that a fault of an earlier kernel is not taken for this one's
             if gpu.on_host is None:
-                self._enqueue(values, size, to)
+                self._enqueue(values, size, to, attributes)
                 driver.wait(to.device, self._name)
             else:
-                self._run_on_copies(values, arguments, gpu, size, to)
+                self._run_on_copies(values, arguments, gpu, size, to, attributes)
 
     def _run_on_copies(
-        self, values: Native, arguments: Sequence[Any], gpu: GpuReading, size: LaunchSize, to: _Destination
+        self,
+        values: Native,
+        arguments: Sequence[Any],
+        gpu: GpuReading,
+        size: LaunchSize,
+        to: _Destination,
+        attributes: LaunchAttributes,
     ) -> None:
         """Run the kernel on copies of arrays in host memory, until all is back that it writes, prints and asserts."""
         signature = self.artifact.signature
         copies = DeviceCopies(signature, arguments, gpu.views, to.device, to.stream)
         try:
-            self._enqueue(copies.moved(values), size, to)
+            self._enqueue(copies.moved(values), size, to, attributes)
             driver.wait(to.device, self._name)
             copies.write_back()
         finally:
             copies.free()
         to.module.report()
 
-    def _enqueue(self, values: Native, size: LaunchSize, to: _Destination) -> None:
+    def _enqueue(self, values: Native, size: LaunchSize, to: _Destination, attributes: LaunchAttributes) -> None:
         device, stream, module, shared_bytes = to
         buffer = self._packer.pack(values, () if module.records is None else (module.records.address,))
         launch = driver.api().CUlaunchConfig()  # what native launchers fill is `native_tables.LAUNCH`
         launch.gridDimX, launch.gridDimY, launch.gridDimZ = size.grid
         launch.blockDimX, launch.blockDimY, launch.blockDimZ = size.block
         launch.sharedMemBytes, launch.hStream = shared_bytes, stream
-        if self.artifact.grid_state:
-            self._all_at_once(launch, size, module.function, device)
+        if attributes != PLAIN_LAUNCH:
+            launch.attrs = [_driver_attribute(*each) for each in _named(attributes)]
+            launch.numAttrs = len(launch.attrs)
+        if attributes.cooperative:
+            self._check_fit(launch, size, module.function, device)
         driver.call("cuLaunchKernelEx", launch, module.function, buffer.pointers, 0)
         if device < tables.DEVICES:
             driver.last_launches[device] = self._number
 
-    def _all_at_once(self, launch: Any, size: LaunchSize, function: Any, device: int) -> None:
-        """Make it a launch of which all blocks run at the same time, or raise."""
+    def _check_fit(self, launch: Any, size: LaunchSize, function: Any, device: int) -> None:
+        """Refuse a launch of which not all blocks can run at the same time."""
         fit = driver.call(
             "cuOccupancyMaxActiveBlocksPerMultiprocessor", function, math.prod(size.block), launch.sharedMemBytes
         )
         count = int(fit) * driver.attribute("CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT", device)
         if size.blocks > count:
             raise LaunchError(errors.GridTooLarge(self._name, size.blocks, driver.device_name(device), count))
-        attribute = driver.api().CUlaunchAttribute()
-        attribute.id = driver.api().CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-        attribute.value.cooperative = 1
-        launch.attrs, launch.numAttrs = [attribute], 1
 
     def prepare(self, args: tuple[Any, ...], brackets: LaunchRequest, launch_other: LaunchOther) -> PreparedLaunch:
         """Return a function that launches. A stream that still writes to an argument is waited for now, not at each launch."""
@@ -127,7 +135,7 @@ class CudaKernel(Kernel):
         state = self.native_state(brackets) if native_process.has_functions() else None
         if state is None or gpu.on_host is not None:
             return general
-        with self._ready(gpu, size) as (device, _, _, shared_bytes):
+        with self._ready(gpu, size, self._attributes(brackets)) as (device, _, _, shared_bytes):
             buffer = self._packer.pack(values)
         stream_of = id(cupy_stream) if gpu.stream_of is cupy_stream else native_process.stream_of(args)
         words = {"pointers": buffer.pointers, "device": device, "stream_of": stream_of}
@@ -141,12 +149,16 @@ class CudaKernel(Kernel):
         return GpuReading(owners_stream(arguments) or driver.current_stream)
 
     @contextmanager
-    def _ready(self, gpu: GpuReading, size: LaunchSize) -> Iterator[_Destination]:
+    def _ready(
+        self, gpu: GpuReading, size: LaunchSize, attributes: LaunchAttributes = PLAIN_LAUNCH
+    ) -> Iterator[_Destination]:
         """Make the arguments' device current, load the kernel there, and let the stream wait for those that still write to an
         argument.
         """
         device = driver.current_device() if gpu.device is None else gpu.device
         stream = gpu.stream_of(device)
+        if attributes != PLAIN_LAUNCH:
+            _check_attributes(self._name, attributes, device)
         with driver.on_device(device):
             with self._load_lock:
                 if device not in self._modules:
@@ -169,7 +181,8 @@ class CudaKernel(Kernel):
 
     def native_state(self, request: LaunchRequest) -> State | None:
         """Return a state, or None if a launch does more than launch: records are read, it waits, or all blocks run at once."""
-        if self.artifact.has_records or self.artifact.is_debug or self.artifact.grid_state:
+        attributes = self._attributes(request)
+        if self.artifact.has_records or self.artifact.is_debug or attributes.cooperative:
             return None
         _complete_process()
         if self._rows is None:
@@ -179,13 +192,64 @@ class CudaKernel(Kernel):
         stream = 0 if request.stream is None else stream_handle(request.stream)
         words = {"code": ctypes.addressof(self._rows), "kernel_number": self._number, "device": _NO_DEVICE}
         words |= {"stream": stream, "has_stream": tables.GIVEN * (request.stream is not None)}
-        return State({**words, **size_words(request)}, {"fail": _fail_launch}, (self, self._rows, request.stream))
+        count, table = _attribute_table(attributes)
+        words |= {"attribute_count": count, "attributes": ctypes.addressof(table) if count else 0}
+        return State(
+            {**words, **size_words(request)}, {"fail": _fail_launch}, (self, self._rows, request.stream, table)
+        )
 
     def _tell_native(self, device: int, module: _LoadedModule) -> None:
         """Put a module into the row where native launchers look for it."""
         if device < tables.DEVICES:
             row = [int(module.function), int(driver.context_of(device)), module.allowed_shared]
             self._rows[len(row) * device : len(row) * (device + 1)] = row
+
+
+# Attributes ---------------------------------------------------------------------------------------------------------
+
+
+def _named(attributes: LaunchAttributes) -> list[tuple[str, Axes]]:
+    """Return the driver's name of each attribute that a launch has, and its value as three numbers."""
+    rows: dict[str, Axes] = {
+        "CLUSTER_DIMENSION": attributes.cluster,
+        "COOPERATIVE": (int(attributes.cooperative), 0, 0),
+        "PROGRAMMATIC_STREAM_SERIALIZATION": (int(attributes.programmatic), 0, 0),
+    }
+    return [(name, value) for name, value in rows.items() if value not in ((1, 1, 1), (0, 0, 0))]
+
+
+def _driver_attribute(name: str, value: Axes) -> Any:
+    """Return a `CUlaunchAttribute`."""
+    attribute = driver.api().CUlaunchAttribute()
+    attribute.id = getattr(driver.api().CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
+    if name == "CLUSTER_DIMENSION":
+        cluster = attribute.value.clusterDim
+        cluster.x, cluster.y, cluster.z = value
+    elif name == "COOPERATIVE":
+        attribute.value.cooperative = value[0]
+    else:
+        attribute.value.programmaticStreamSerializationAllowed = value[0]
+    return attribute
+
+
+@functools.cache
+def _attribute_table(attributes: LaunchAttributes) -> tuple[int, Any]:
+    """Return how many attributes a launch has, and the memory that holds them for native launchers."""
+    rows = _named(attributes)
+    table = (tables.LaunchAttribute * len(rows))()
+    for row, (name, value) in zip(table, rows):
+        row.id, row.value = tables.ATTRIBUTE_IDS[name], value
+    return len(rows), table
+
+
+def _check_attributes(kernel: str, attributes: LaunchAttributes, device: int) -> None:
+    """Refuse attributes that a GPU is too old for."""
+    x, y, z = attributes.cluster
+    asked = {f"cluster=({x}, {y}, {z})": (x, y, z) != (1, 1, 1), "programmatic=True": attributes.programmatic}
+    for text, is_asked in asked.items():
+        if is_asked and driver.capability(device) < _HOPPER:
+            has = f"{driver.capability(device) / 10:.1f}"
+            raise LaunchError(errors.LaunchTooNew(kernel, text, driver.device_name(device), has))
 
 
 _recording: weakref.WeakSet[CudaKernel] = weakref.WeakSet()

@@ -223,6 +223,26 @@ class LaunchLimit(Diagnostic):
     label = "{what} is {value}, it must lie between 0 and {high}"
 
 
+class BadCluster(Diagnostic):
+    title = "A cluster of too many blocks"
+    label = "`cluster` is {cluster}: {blocks} blocks, it must be 1 to {most} in all"
+    help = "give fewer along some axis; every GPU that has clusters runs those of up to {most} blocks"
+
+
+class ClusterMisfit(Diagnostic):
+    title = "Clusters that do not divide the grid"
+    label = (
+        "`{kernel}` in clusters of {cluster} on a grid of {grid}: {together} does not divide {blocks} along axis {axis}"
+    )
+    help = "round the grid up to whole clusters, and let blocks without work come to every cluster barrier"
+
+
+class LaunchTooNew(Diagnostic):
+    title = "This launch needs a newer GPU"
+    label = "`{kernel}` with {attribute} needs compute capability 9.0, {device} has {capability}"
+    help = "leave it out there: `LaunchConfig({attribute})` is for compute capability 9.0 and above"
+
+
 class NotAStream(Diagnostic):
     title = "This is no CUDA stream"
     label = "`stream`: expected {expected}, got {received}"

@@ -16,6 +16,7 @@ import functools
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from stagekit.artifact import Artifact
@@ -31,13 +32,14 @@ from stagekit.runtime.launch_config import (
     LaunchRequest,
     LaunchSize,
     check_block,
+    check_cluster,
     is_constant,
     launch_size,
     missing_brackets,
     read_brackets,
 )
 from stagekit.runtime.native_process import PreparedLaunch, State
-from stagekit.signature import Choice, LaunchSpec, ParamSlot, choose, slot_offsets
+from stagekit.signature import Choice, LaunchAttributes, LaunchSpec, ParamSlot, choose, slot_offsets
 
 LaunchOther = Callable[[Choice], None]
 """Launches another entry of a kernel, with the same arguments."""
@@ -130,6 +132,12 @@ class Kernel(ABC):
             raise LaunchError(SharedMemoryLimit(self._name, *asked_for, "the largest GPU", MAX_SHARED_BYTES))
         return size
 
+    def _attributes(self, brackets: LaunchRequest) -> LaunchAttributes:
+        """Return the attributes of a launch: those of the brackets or of the kernel, and what a barrier of the grid needs."""
+        own = self.artifact.launch
+        given = brackets.attributes if own is None else own.attributes
+        return replace(given, cooperative=True) if self.artifact.grid_state and not given.cooperative else given
+
     def _is_too_much(self, shared_bytes: int) -> bool:
         """Return whether no GPU has the shared memory that a launch asks for, beside the kernel's own."""
         return self.artifact.own_shared_bytes + shared_bytes > MAX_SHARED_BYTES
@@ -178,6 +186,7 @@ def _compile_size(artifact: Artifact, launch: LaunchSpec) -> Callable[[Native], 
         numbers = evaluate(values)  # type: ignore[arg-type]
         checked = launch_size(numbers[:3], numbers[3:6], numbers[6])
         check_block(artifact.kernel_name, artifact.block, checked.block)
+        check_cluster(artifact.kernel_name, checked.grid, launch.attributes)
         return checked
 
     return size

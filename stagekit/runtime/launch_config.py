@@ -24,9 +24,10 @@ from typing import Any, NamedTuple
 from stagekit.artifact import Style
 from stagekit.diagnostics import DIVISION, Loc, StagekitError, hide_frames, public_class, shown
 from stagekit.frozen import frozen
-from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
+from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_CLUSTER_BLOCKS, MAX_SHARED_BYTES, MAX_THREADS
 from stagekit.runtime import errors
 from stagekit.runtime.errors import LaunchError
+from stagekit.signature import PLAIN_LAUNCH, LaunchAttributes
 
 Axes = tuple[int, int, int]
 GridFunction = Callable[[Mapping[str, Any]], Any]
@@ -36,10 +37,15 @@ GridFunction = Callable[[Mapping[str, Any]], Any]
 @public_class
 @dataclass(frozen=True)
 class LaunchConfig:
-    """Blocks and threads per axis x, y, z, and dynamic shared bytes per block.
+    """Blocks and threads per axis x, y, z, dynamic shared bytes per block, and what a launch asks of a GPU beside its size.
 
     grid, block: an int or one to three of them, stored as three. Inside a kernel they may be run-time values; what is a number
     already is checked here.
+
+    cluster: blocks that run together on neighbouring multiprocessors, per axis as the grid, which it divides; at most 8 in all
+    (compute capability 9.0 or above). cooperative: all blocks run at the same time, or the launch is refused as GRID_TOO_LARGE;
+    `grid_sync` asks for it by itself. programmatic: the launch may begin before the one in front of it in its stream has ended
+    (`cuda.griddepcontrol_wait`). Targets other than cuda run launches one after the other, and clusters only in the interpreter.
     """
 
     __stagekit_launch__ = True  # in a kernel the front end reads the fields itself: they may be run-time values
@@ -47,11 +53,17 @@ class LaunchConfig:
     grid: Any
     block: Any
     shared_bytes: Any = 0
+    cluster: Any = 1
+    cooperative: bool = False
+    programmatic: bool = False
 
     def __post_init__(self) -> None:
         sizes = _sizes(self.grid, self.block, self.shared_bytes, _integer_or_run_time)
         for name, value in zip(("grid", "block", "shared_bytes"), sizes):
             object.__setattr__(self, name, value)
+        object.__setattr__(
+            self, "cluster", launch_attributes(self.cluster, self.cooperative, self.programmatic).cluster
+        )
 
     @hide_frames
     def replace(self, **changes: Any) -> LaunchConfig:
@@ -72,12 +84,13 @@ class LaunchSize(NamedTuple):
 class LaunchRequest:
     """What the brackets ask for. size: a size, or a function that computes it from the arguments by name; None without brackets.
 
-    stream: None for the current one. block: that of a computed size.
+    stream: None for the current one. block: that of a computed size. attributes: those of the brackets.
     """
 
     size: LaunchSize | Callable[[Mapping[str, Any]], LaunchSize] | None = None
     stream: Any = None
     block: Axes | None = None
+    attributes: LaunchAttributes = PLAIN_LAUNCH
 
 
 NO_BRACKETS = LaunchRequest()
@@ -90,15 +103,37 @@ def read_brackets(
 
     grid_axes: along which programs differ; any other axis of the grid must be 1.
     """
+    attributes = PLAIN_LAUNCH
     if issubclass(type(key), LaunchConfig) and style != "entry":  # `isinstance` would ask the object for its class
         parts: tuple[Any, ...] = (key.grid, key.block, key.shared_bytes)
+        attributes = launch_attributes(key.cluster, key.cooperative, key.programmatic)
     elif style == "block" and _is_grid(key):
         parts = (key, fixed_block)
     elif style == "thread" and issubclass(type(key), tuple) and 2 <= len(key) <= 4:
         parts = key
     else:
         raise _misfit(key, style, kernel)
-    return _request(kernel, fixed_block, grid_axes, *parts)
+    return _request(kernel, fixed_block, grid_axes, attributes, *parts)
+
+
+def launch_attributes(cluster: Any, cooperative: Any, programmatic: Any) -> LaunchAttributes:
+    """Return the checked attributes of a launch."""
+    axes = _three_axes("cluster", cluster, _integer)
+    blocks = math.prod(axes)
+    if not 1 <= blocks <= MAX_CLUSTER_BLOCKS:
+        raise LaunchError(errors.BadCluster(shown(cluster), blocks, MAX_CLUSTER_BLOCKS))
+    for name, value in (("cooperative", cooperative), ("programmatic", programmatic)):
+        if not isinstance(value, bool):
+            raise _wrong_type(name, "True or False", shown(value))
+    asked = LaunchAttributes(axes, cooperative, programmatic)
+    return PLAIN_LAUNCH if asked == PLAIN_LAUNCH else asked
+
+
+def check_cluster(kernel: str, grid: Axes, attributes: LaunchAttributes) -> None:
+    """Refuse a grid that its clusters do not divide. One without blocks passes: it runs nothing."""
+    for axis, blocks, together in zip("xyz", grid, attributes.cluster):
+        if blocks % together and 0 not in grid:
+            raise LaunchError(errors.ClusterMisfit(kernel, attributes.cluster, grid, together, blocks, axis))
 
 
 def is_exact(key: Any) -> bool:
@@ -176,6 +211,7 @@ def _request(
     kernel: str,
     fixed_block: Axes | None,
     grid_axes: tuple[int, ...],
+    attributes: LaunchAttributes,
     grid: Any,
     block: Any,
     shared_bytes: Any = 0,
@@ -187,14 +223,16 @@ def _request(
     check_block(kernel, fixed_block, size.block)
     if not callable(grid):
         _check_grid(kernel, size, grid_axes)
-        return LaunchRequest(size, stream)
+        check_cluster(kernel, size.grid, attributes)
+        return LaunchRequest(size, stream, attributes=attributes)
 
     def computed_size(by_name: Mapping[str, Any]) -> LaunchSize:
         computed = launch_size(_computed_grid(grid, by_name), size.block, size.shared_bytes)
         _check_grid(kernel, computed, grid_axes)
+        check_cluster(kernel, computed.grid, attributes)
         return computed
 
-    return LaunchRequest(computed_size, stream, size.block)
+    return LaunchRequest(computed_size, stream, size.block, attributes)
 
 
 def _computed_grid(grid: GridFunction, by_name: Mapping[str, Any]) -> Any:
@@ -228,7 +266,7 @@ def _is_grid(key: Any) -> bool:
 
 # Axes ---------------------------------------------------------------------------------------------------------------
 
-_LIMITS = {"grid": GRID_LIMITS, "block": BLOCK_LIMITS}
+_LIMITS = {"grid": GRID_LIMITS, "block": BLOCK_LIMITS, "cluster": (MAX_CLUSTER_BLOCKS,) * 3}
 
 ReadNumber = Callable[[str, Any, int], Any]
 """From the name of a size, what was given, and its limit to the number."""

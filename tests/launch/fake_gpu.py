@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+from stagekit import native_tables as tables
 from stagekit.runtime import native_process
 from stagekit.runtime.views import _DlTensor, _Managed, _Versioned
 from tests.runtime.fake_driver import FakeDriver, Status
@@ -29,7 +30,8 @@ _SET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t)
 
 
 class FakeNativeDriver(FakeDriver):
-    """Its functions have addresses too. native: what machine code launched: function, sizes, stream, parameters.
+    """Its functions have addresses too. native: what machine code launched: function, sizes, stream, parameters. attributes: of
+    each of these launches, their numbers and values.
 
     on_launch: called at each of these launches.
     """
@@ -39,6 +41,7 @@ class FakeNativeDriver(FakeDriver):
     def __init__(self) -> None:
         super().__init__()
         self.native: list[tuple[Any, ...]] = []
+        self.attributes: list[list[tuple[int, tuple[int, ...]]]] = []
         self.status = 0
         self.on_launch: Callable[[], None] = lambda: None
         self._functions = {
@@ -63,7 +66,8 @@ class FakeNativeDriver(FakeDriver):
 
     def _launch(self, launch: Any, function: int, pointers: int, _: int) -> int:
         *sizes, stream, attributes, count = (getattr(launch[0], name) for name, *_ in _Launch._fields_)
-        assert (attributes, count) == (None, 0)
+        given = (tables.LaunchAttribute * count).from_address(attributes) if count else ()
+        self.attributes.append([(each.id, tuple(each.value)) for each in given])
         slots = (ctypes.POINTER(ctypes.c_uint64) * self.parameter_count).from_address(pointers)
         parameters = tuple(slot[0] for slot in slots)
         self.on_launch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -24,7 +25,7 @@ from stagekit.runtime.device_array import DeviceArray, empty
 from stagekit.runtime.errors import ArgumentError, CudaError
 from stagekit.runtime.launch_config import LaunchRequest
 from stagekit.runtime.native_process import CallShape, LaunchParameter
-from stagekit.signature import LaunchSpec, ParamSlot, ScalarSpec, Signature
+from stagekit.signature import LaunchAttributes, LaunchSpec, ParamSlot, ScalarSpec, Signature
 from tests.launch.fake_gpu import (
     STREAM_OF_FIRST,
     STREAM_OF_SECOND,
@@ -102,6 +103,22 @@ def test_tensors_are_read_and_the_kernel_is_enqueued_on_their_current_stream(gpu
     assert words == [0x10000, 1000, 0x20000]
     assert factor & 0xFFFFFFFF == FACTOR, "above a value, its word may hold anything"
     assert not launch.general.calls
+
+
+def test_attributes_reach_the_driver_and_a_grid_that_clusters_do_not_divide_goes_the_general_way(gpu: Any) -> None:
+    own = dataclasses.replace(SAXPY_LAUNCH, attributes=LaunchAttributes((2, 1, 1), programmatic=True))
+    config = sk.cuda.LaunchConfig(4, 256, cluster=(2, 1))
+    for launch, expected in (
+        (Launches(launch=own), [(4, (2, 1, 1)), (6, (1, 0, 0))]),
+        (Launches(key=config, launch=None, style="thread"), [(4, (2, 1, 1))]),
+        (Launches(), []),
+    ):
+        x, y = empty((1000,), float32), empty((1000,), float32)
+        assert launch.load(0)(x, y, 1.5) is None
+        assert gpu.attributes[-1] == expected
+
+    x, y = empty((600,), float32), empty((600,), float32)
+    assert Launches(launch=own).load(0)(x, y, 1.5) == "general", "three blocks"
 
 
 def test_a_device_array_of_ours_is_read_without_a_call(gpu: FakeNativeDriver) -> None:

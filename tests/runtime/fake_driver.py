@@ -75,6 +75,7 @@ class FakeDriver:
         self.memory: dict[int, Any] = {}
         self.freed: set[int] = set()
         self.launched: list[tuple[int, ...]] = []  # the native parameters of each launch
+        self.attributes: list[list[str]] = []  # the names of those of each launch
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("cu"):
@@ -175,6 +176,13 @@ class FakeDriver:
         ctypes.memmove(to, source, size)
 
     CUlaunchConfig = SimpleNamespace
+    CUlaunchAttributeID = SimpleNamespace(
+        **{f"CU_LAUNCH_ATTRIBUTE_{name}": name for name in ("CLUSTER_DIMENSION", "PROGRAMMATIC_STREAM_SERIALIZATION")}
+    )
+
+    @staticmethod
+    def CUlaunchAttribute() -> Any:
+        return SimpleNamespace(value=SimpleNamespace(clusterDim=SimpleNamespace()))
 
     def cuLaunchKernelEx(self, launch: Any, function: str, pointers: int, extra: int) -> tuple[Any, ...]:
         """It is noted under the name and with the arguments of the older function."""
@@ -182,6 +190,7 @@ class FakeDriver:
             (launch.gridDimX, launch.gridDimY, launch.gridDimZ),
             (launch.blockDimX, launch.blockDimY, launch.blockDimZ),
         )
+        self.attributes.append([each.id for each in getattr(launch, "attrs", ())])
         result: tuple[Any, ...] = self.cuLaunchKernel(
             function, *grid, *block, launch.sharedMemBytes, launch.hStream, pointers, extra
         )

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import stagekit as sk
+from stagekit import native_tables as tables
 from stagekit.artifact import RecordSite
 from stagekit.diagnostics import Loc
 from stagekit.dtypes import bfloat16, float32, int64
@@ -191,6 +192,34 @@ def test_an_owner_that_still_writes_on_its_stream_is_waited_for(fake: FakeDriver
     assert fake.named("cuEventRecord") == [["event", 9]], "once for both"
     assert fake.named("cuStreamWaitEvent") == [[0, "event", 0]]
     assert names.index("cuStreamWaitEvent") < names.index("cuLaunchKernel")
+
+
+def test_attributes_of_a_launch_reach_the_driver(fake: FakeDriver) -> None:
+    config = sk.cuda.LaunchConfig(4, 256, cluster=2, programmatic=True)
+    kernel = saxpy(style="thread", launch=None, block=None)
+
+    kernel.launch((*saxpy_arrays(), 1.0), kernel.request(config))
+
+    assert fake.attributes == [["CLUSTER_DIMENSION", "PROGRAMMATIC_STREAM_SERIALIZATION"]]
+
+
+def test_attributes_that_a_gpu_is_too_old_for_are_told(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ATTRIBUTES, "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR", 8)
+    driver.capability.cache_clear()
+    kernel = saxpy(style="thread", launch=None, block=None)
+    for changes, text in (({"cluster": (2, 1)}, r"cluster=\(2, 1, 1\)"), ({"programmatic": True}, "programmatic=True")):
+        with pytest.raises(LaunchError, match=rf"LAUNCH_TOO_NEW.*\n.*\n.*|{text} needs compute capability 9.0"):
+            kernel.launch((*saxpy_arrays(), 1.0), kernel.request(sk.cuda.LaunchConfig(4, 256, **changes)))
+
+
+def test_attributes_are_numbered_and_laid_out_as_the_driver_does() -> None:
+    cuda = pytest.importorskip("cuda.bindings.driver")
+    for name, number in tables.ATTRIBUTE_IDS.items():
+        assert int(getattr(cuda.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")) == number
+    row = tables.LaunchAttribute(tables.ATTRIBUTE_IDS["CLUSTER_DIMENSION"], 0, (2, 3, 1))
+    theirs = cuda.CUlaunchAttribute(ctypes.addressof(row))
+    assert theirs.id == cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    assert (theirs.value.clusterDim.x, theirs.value.clusterDim.y, theirs.value.clusterDim.z) == (2, 3, 1)
 
 
 def test_an_empty_grid_reaches_no_driver(fake: FakeDriver) -> None:

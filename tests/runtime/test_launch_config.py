@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from stagekit.artifact import Style
 from stagekit.runtime.errors import LaunchError
 from stagekit.runtime.launch_config import LaunchConfig, LaunchSize, launch_size, missing_brackets, read_brackets
+from stagekit.signature import PLAIN_LAUNCH
 
 BLOCK = (256, 1, 1)
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
@@ -53,6 +54,33 @@ def test_brackets_of_a_block_level_kernel_hold_a_grid(key: Any, grid: tuple[int,
 )
 def test_brackets_of_a_thread_level_kernel_hold_grid_and_block(key: Any, size: Any) -> None:
     assert size_of(key, "thread")[:3] == size
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"cluster": 9}, "LAUNCH_LIMIT.*cluster x is 9"),
+        ({"cluster": (4, 4)}, "BAD_CLUSTER.*16 blocks"),
+        ({"cluster": (2, 0)}, "BAD_CLUSTER.*0 blocks"),
+        ({"cluster": 2.0}, "LAUNCH_SIZE_TYPE"),
+        ({"cooperative": 1}, "LAUNCH_SIZE_TYPE.*cooperative"),
+        ({"programmatic": None}, "LAUNCH_SIZE_TYPE.*programmatic"),
+    ],
+)
+def test_attributes_that_no_launch_can_have_are_refused_where_they_are_written(changes: Any, text: str) -> None:
+    with pytest.raises(LaunchError, match=f"(?s){text}"):
+        LaunchConfig(4, 32, **changes)
+
+
+def test_clusters_divide_the_grid_along_each_axis() -> None:
+    def request(grid: Any, cluster: Any) -> Any:
+        return read_brackets(LaunchConfig(grid, 32, cluster=cluster), "thread", "k", None)
+
+    for grid in ((4, 6), (3, 0), (8, 2, 1)):
+        assert request(grid, (4, 2)).attributes.cluster == (4, 2, 1)
+    with pytest.raises(LaunchError, match=r"(?s)CLUSTER_MISFIT.*2 does not divide 3 along axis y"):
+        request((4, 3), (1, 2))
+    assert request(4, 1).attributes is PLAIN_LAUNCH
 
 
 def test_the_fourth_thing_in_the_brackets_is_the_stream() -> None:

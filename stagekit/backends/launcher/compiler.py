@@ -207,6 +207,9 @@ class _LaunchCode:
             r.require(_product(r, block) <= MAX_THREADS)
         for axis, fixed in zip(block, fixed_block or ()):
             r.require(axis == fixed)
+        for axis, together in zip(grid, launch.attributes.cluster):
+            if together > 1:
+                r.require(axis % together == 0)
         return _Size(r.array_of(grid), r.array_of(block), _product(r, grid), shared_bytes)
 
     def _run(self, size: _Size) -> Reg:
@@ -216,7 +219,8 @@ class _LaunchCode:
 
     def _enqueue(self, size: _Size) -> Reg:
         r = self.r
-        launch = launching.launch_of(r, size.grid, size.block, size.shared_bytes + self.request.added_shared_bytes)
+        shared_bytes = size.shared_bytes + self.request.added_shared_bytes
+        launch = launching.launch_of(r, self.state, size.grid, size.block, shared_bytes)
         values = self.state, r.array_of(self.slots), launch, self.destination
         result = launching.enqueue.call_through(r, self.process, *values)
         r.require(result.is_set())

@@ -41,15 +41,15 @@ def run_prepared(r: Routine, state: Reg) -> None:
 # On a GPU -----------------------------------------------------------------------------------------------------------
 
 
-def launch_of(r: Routine, grid: Reg, block: Reg, shared_bytes: Reg) -> Reg:
-    """Make a LAUNCH that lacks its stream. grid, block: pointers to three words each."""
+def launch_of(r: Routine, state: Reg, grid: Reg, block: Reg, shared_bytes: Reg) -> Reg:
+    """Make a LAUNCH that lacks its stream. state: has its attributes. grid, block: pointers to three words each."""
     launch = r.alloca(tables.LAUNCH_BYTES, tables.LAUNCH)
     for what, three in (("grid", grid), ("block", block)):
         for place, axis in enumerate("xyz"):
             launch.address_of(f"{what}_{axis}").store(three.item(place, int32))
     launch.address_of("shared_bytes").store(shared_bytes.to(int32))
-    launch.address_of("attributes").store(r.null)
-    launch.address_of("attribute_count").store(r.number(0, int32))
+    launch.address_of("attributes").store(state.field("attributes"))
+    launch.address_of("attribute_count").store(state.field("attribute_count", int32))
     return launch
 
 
@@ -113,7 +113,8 @@ def _call_driver(r: Routine, process: Reg, context: Reg, row: Reg, launch: Reg, 
 
 @prepared
 def enqueue_prepared(r: Routine, state: Reg) -> None:
-    launch = launch_of(r, state.address_of("grid_x"), state.address_of("block_x"), state.field("shared_bytes", int64))
+    grid, block = state.address_of("grid_x"), state.address_of("block_x")
+    launch = launch_of(r, state, grid, block, state.field("shared_bytes", int64))
     destination = state.at(tables.STATE["device"], tables.DESTINATION)
     result = enqueue.call(r, state, state.field("pointers"), launch, destination)
     with r.if_then(result.is_null()):
