@@ -44,24 +44,24 @@ from stagekit.ir import (
 )
 from stagekit.limits import MAX_SHARED_BYTES, MBARRIER_MOST
 
-_HOPPER = 90  # the compute capability, times ten
+HOPPER = 90  # the compute capability, times ten
 _GROUPS = 16  # of copies that a thread may leave under way: the instruction has a number in it
 _PLACES = ("stagekit.cuda",)
-_EFFECTS = frozenset({Effect.READ, Effect.WRITE, Effect.ORDER})
-_MBARRIER = Pointer(dtypes.uint64, Space.SHARED)
+EFFECTS = frozenset({Effect.READ, Effect.WRITE, Effect.ORDER})
+MBARRIER = Pointer(dtypes.uint64, Space.SHARED)
 _LIMITS = {
     "count": Limits(1, MBARRIER_MOST),
     "bytes": Limits(0, MBARRIER_MOST),
     "parity": Limits(0, 1),
     "size": Limits(CHUNK_BYTES, MAX_SHARED_BYTES, CHUNK_BYTES),
 }
-_ON_CPU = Unsupported(
+ON_CPU = Unsupported(
     "threads wait for each other there at barriers of the whole block alone; `sk.sanitize` runs this without a GPU"
 )
 Values = tuple[Value, ...]
 
 
-def _ptx(text: str, constraints: str = "", *results: Type) -> Expand:
+def ordered_ptx(text: str, constraints: str = "", *results: Type) -> Expand:
     """Return an instruction, past which LLVM moves no access of memory. text: `$0` is the first result or operand."""
     clobbers = ",".join(filter(None, (constraints, "~{memory}")))
     return Expand(lambda b, args, params: b.asm(text, clobbers, args, results, has_side_effects=True, host=None))
@@ -82,13 +82,13 @@ def _asynchronous(
         name=name,
         args=args,
         sigs=tuple(sigs),
-        effects=_EFFECTS,
+        effects=EFFECTS,
         is_asynchronous=bool(args),
-        lower={"cuda": on_cuda, "cpu": _ON_CPU, "interp": on_interp},
+        lower={"cuda": on_cuda, "cpu": ON_CPU, "interp": on_interp},
         level="thread",
         doc=doc,
         source=f"PTX ISA, {source}",
-        min_capability=_HOPPER,
+        min_capability=HOPPER,
         limits={arg: _LIMITS[arg] for arg in args if arg in _LIMITS},
         public_in=_PLACES,
         **fields,
@@ -103,12 +103,12 @@ def _mbarrier(
 ) -> Intrinsic:
     """Define an operation on an mbarrier. ptx: behind its name. operand: the name of its number, if it takes one."""
     operands = ",".join(["=b"] * len(result) + ["l"] + ["r"] * len(operand))
-    sig = Sig((_MBARRIER, *[U32] * len(operand)), result)
+    sig = Sig((MBARRIER, *[U32] * len(operand)), result)
     return _asynchronous(
         f"mbarrier_{instruction.split('.parity')[0].replace('.', '_')}",
         ("mbarrier", *operand),
         (sig,),
-        _ptx(f"mbarrier.{instruction}.{ptx};", operands, *result),
+        ordered_ptx(f"mbarrier.{instruction}.{ptx};", operands, *result),
         Native.MBARRIER,
         doc,
         f"mbarrier.{instruction}",
@@ -174,7 +174,7 @@ def _until_it_ends(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> 
 mbarrier_wait = _asynchronous(
     "mbarrier_wait",
     ("mbarrier", "parity"),
-    (Sig((_MBARRIER, U32), ()),),
+    (Sig((MBARRIER, U32), ()),),
     Expand(_until_it_ends),
     Expand(_until_it_ends),
     "Wait until the phase of this parity has ended, by `mbarrier_try_wait` in a loop.",
@@ -184,7 +184,7 @@ fence_mbarrier_init = _asynchronous(
     "fence_mbarrier_init",
     (),
     (Sig((), ()),),
-    _ptx("fence.mbarrier_init.release.cluster;"),
+    ordered_ptx("fence.mbarrier_init.release.cluster;"),
     Native.PROXY_FENCE,
     "Order the `mbarrier_init` of this thread before what copies, and other blocks of the cluster, do with it.",
     "fence.mbarrier_init",
@@ -199,7 +199,7 @@ fence_proxy_async = _asynchronous(
     "fence_proxy_async",
     (),
     (Sig((), ()),),
-    _ptx("fence.proxy.async;"),
+    ordered_ptx("fence.proxy.async;"),
     Native.PROXY_FENCE,
     "Order what this thread wrote, and what is ordered before it, before copies that are begun later: those go another way to "
     "memory, which no other fence or barrier reaches.",
@@ -208,8 +208,8 @@ fence_proxy_async = _asynchronous(
 cp_async_bulk_g2s = _asynchronous(
     "cp_async_bulk_g2s",
     ("target", "source", "size", "mbarrier"),
-    [Sig((Pointer(d, Space.SHARED), Pointer(d, Space.GLOBAL), U32, _MBARRIER), ()) for d in _COPIED],
-    _ptx("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];", "l,l,r,l"),
+    [Sig((Pointer(d, Space.SHARED), Pointer(d, Space.GLOBAL), U32, MBARRIER), ()) for d in _COPIED],
+    ordered_ptx("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];", "l,l,r,l"),
     Native.BULK_COPY,
     f"Begin to copy {_SIZE}, from global to shared memory. They are there when the phase of "
     "`mbarrier` has ended that expects them.",
@@ -220,7 +220,7 @@ cp_async_bulk_s2g = _asynchronous(
     "cp_async_bulk_s2g",
     ("target", "source", "size"),
     [Sig((Pointer(d, Space.GLOBAL), Pointer(d, Space.SHARED), U32), ()) for d in _COPIED],
-    _ptx("cp.async.bulk.global.shared::cta.bulk_group [$0], [$1], $2;", "l,l,r"),
+    ordered_ptx("cp.async.bulk.global.shared::cta.bulk_group [$0], [$1], $2;", "l,l,r"),
     Native.BULK_COPY,
     f"Begin to copy {_SIZE}, from shared to global memory. This thread makes a group of its copies by `cp_async_bulk_commit`, "
     "and waits for that by `cp_async_bulk_wait`.",
@@ -231,7 +231,7 @@ cp_async_bulk_commit = _asynchronous(
     "cp_async_bulk_commit",
     (),
     (Sig((), ()),),
-    _ptx("cp.async.bulk.commit_group;"),
+    ordered_ptx("cp.async.bulk.commit_group;"),
     Native.BULK_COMMIT,
     "Make a group of the copies to global memory that this thread has begun since the last one; of none an empty one.",
     "cp.async.bulk.commit_group",
@@ -240,7 +240,7 @@ cp_async_bulk_commit = _asynchronous(
 
 def _bulk_wait(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
     pending, read = params
-    return _ptx(f"cp.async.bulk.wait_group{'.read' if read else ''} {pending};").build(b, args, ())  # type: ignore[no-any-return]
+    return ordered_ptx(f"cp.async.bulk.wait_group{'.read' if read else ''} {pending};").build(b, args, ())  # type: ignore[no-any-return]
 
 
 cp_async_bulk_wait = _asynchronous(
@@ -284,7 +284,7 @@ elect_sync = define(
     doc="True in one lane of `mask`, which every lane of it calls: that which begins copies for the warp. It is always the same "
     "lane for the same mask, on the CPU the lowest.",
     source="PTX ISA, elect.sync",
-    min_capability=_HOPPER,
+    min_capability=HOPPER,
     older=Expand(_is_lowest),
     public_in=_PLACES,
 )

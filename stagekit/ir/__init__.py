@@ -21,11 +21,11 @@ from stagekit.ir.intrinsic import (
     allows,
 )
 from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
-from stagekit.ir.types import BOOL, I32, INDEX, U32, VECTOR_WIDTHS, Pointer, Scalar, Space, Type, Vector, of_dtype
+from stagekit.ir.types import BOOL, I32, INDEX, U32, U64, VECTOR_WIDTHS, Pointer, Scalar, Space, Type, Vector, of_dtype
 from stagekit.ir.typing import IrError
 
 __all__ = [
-    "BOOL", "FASTMATH", "FLUSHING", "I32", "INDEX", "PURE", "TARGETS", "U32", "VECTOR_WIDTHS", "BinaryKind", "Block",
+    "BOOL", "FASTMATH", "FLUSHING", "I32", "INDEX", "PURE", "TARGETS", "U32", "U64", "VECTOR_WIDTHS", "BinaryKind", "Block",
     "Builder", "CompareKind", "Effect", "Effects", "Expand", "Extern", "Fastmath", "Function", "Intrinsic", "IrError", "Limits",
     "Llvm", "Lowering", "Native", "Op", "OpenBlock", "Param", "Pointer", "Scalar", "Sig", "Space", "Type", "UnaryKind",
     "Unsupported", "Value", "Vector", "allows", "flow", "has_effect", "nesting", "of_dtype", "semantics", "walk",

@@ -46,6 +46,14 @@ class Signal(NamedTuple):
     word: Run
 
 
+Arrange = Callable[[Array, Array], Array]
+"""From the elements that a copy has read, and those in its target, to those that it leaves there."""
+
+
+def _as_read(value: Array, before: Array) -> Array:
+    return value
+
+
 @dataclass(eq=False)
 class Flight:
     """A copy under way. group: how many groups its lane had closed before. value: the elements, once they have been read."""
@@ -54,6 +62,7 @@ class Flight:
     target: Run
     signal: Signal | None
     group: int
+    arrange: Arrange = _as_read
     value: Array | None = None
 
     @property
@@ -62,7 +71,8 @@ class Flight:
 
     @property
     def lane(self) -> int:
-        return int(self.source.lane_numbers[0])
+        """The lane that began it. Of a tile outside an array there is nothing to read, but a whole tile to write."""
+        return int((self.source if self.signal is None else self.target).lane_numbers[0])
 
     def read(self) -> Array:
         """Read the source, unless that is done."""
@@ -74,14 +84,15 @@ class Flight:
 def land(launch: LaunchState, flight: Flight) -> None:
     """Carry out a copy, and signal its mbarrier."""
     launch.flights.remove(flight)
-    flight.target.view.elements[flight.target.index] = flight.read()
+    target = flight.target
+    target.view.elements[target.index] = flight.arrange(flight.read(), target.now())
     launch.writes += 1
     for watcher in launch.watchers:
-        watcher.landed(flight.target)
+        watcher.landed(target)
     if flight.signal is not None:
         for watcher in launch.watchers:
             watcher.handed_on(flight, flight.signal.mbarrier)
-        count_down(launch, flight.signal.mbarrier, 0, flight.read().nbytes)
+        count_down(launch, flight.signal.mbarrier, 0, len(target.index) * target.access.dtype.itemsize)
 
 
 def lander(launch: LaunchState) -> Callable[[], bool]:
@@ -107,37 +118,52 @@ _SEED = 2  # keeps the order of copies apart from that of warps and of blocks un
 
 def build_bulk_copy(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
     """Build the start of copies, of one lane after the other."""
-    target, source, size, *signalled = c.numbers(op.args)
+    target, source, size, *_ = c.numbers(op.args)
     reads, writes = c.access(op, "read", op.args[1]), c.access(op, "write", op.args[0])
-    arrives = word(c, op, "atomic", op.args[3]) if signalled else None
+    signals_of = signalling(c, op)
 
     def step(values: Values, team: Team) -> None:
-        signals: dict[int, Signal | None] = dict.fromkeys(np.flatnonzero(team.active_lanes()).tolist())
-        if arrives is not None:
-            signals = {
-                use.lane: Signal(use.mbarrier, _one(touch, use.position))
-                for touch in touches(team, values[signalled[0]], team.mask, arrives)
-                for use in existing(team, touch, 0, op.spec.name)
-            }
         sizes = team.spread(values[size])
-        for lane, signal in signals.items():
+        for lane, signal in signals_of(values, team).items():
             count, rest = divmod(int(sizes[lane]), CHUNK_BYTES)
             if rest or not count:
-                team.report(BadBulkSize(counted(int(sizes[lane]), "byte")), op.loc, _only(team, lane))
+                team.report(BadBulkSize(counted(int(sizes[lane]), "byte")), op.loc, only(team, lane))
                 continue
             count *= CHUNK_BYTES // reads.dtype.itemsize
-            runs = [_run(team, values[p], lane, count, each) for p, each in ((source, reads), (target, writes))]
+            runs = [run_of(team, values[p], lane, count, each) for p, each in ((source, reads), (target, writes))]
             if runs[0] is not None and runs[1] is not None:
-                _begin(Flight(runs[0], runs[1], signal, int(team.bulk_closed[lane])))
+                begin(Flight(runs[0], runs[1], signal, int(team.bulk_closed[lane])))
 
     return (step,)
 
 
-def _begin(flight: Flight) -> None:
-    launch = flight.team.launch
+def signalling(c: Compiler, op: ops.IntrinsicOp) -> Callable[[Values, Team], dict[int, Signal | None]]:
+    """Return what gives, for each lane that begins a copy, what that signals: None where the copy takes no mbarrier.
+
+    A lane whose mbarrier does not exist is reported, and begins no copy.
+    """
+    if "mbarrier" not in op.spec.args:
+        return lambda values, team: dict.fromkeys(np.flatnonzero(team.active_lanes()).tolist())
+    mbarrier = op.args[op.spec.args.index("mbarrier")]
+    pointer, arrives = c.number(mbarrier), word(c, op, "atomic", mbarrier)
+
+    def signals_of(values: Values, team: Team) -> dict[int, Signal | None]:
+        return {
+            use.lane: Signal(use.mbarrier, _one(touch, use.position))
+            for touch in touches(team, values[pointer], team.mask, arrives)
+            for use in existing(team, touch, 0, op.spec.name)
+        }
+
+    return signals_of
+
+
+def begin(flight: Flight) -> None:
+    """Note that a copy is under way, and tell watchers."""
+    launch, (source, target) = flight.team.launch, (flight.source, flight.target)
     for watcher in launch.watchers:
-        watcher.access(flight.source, None)
-        watcher.copying(flight.target, flight.source.now())
+        if len(source.index):
+            watcher.access(source, None)
+        watcher.copying(target, flight.arrange(source.now(), target.now()))
     for watcher in launch.watchers if flight.signal is not None else ():
         watcher.access(flight.signal.word, None)  # type: ignore[union-attr]
         watcher.sent(flight.target, (0,), flight)
@@ -150,19 +176,22 @@ def _one(touch: Touch, position: int) -> Run:
     return Run(touch.team, touch.access, touch.allocation, touch.view, np.array([index]), np.array([lane]), touch.phase)
 
 
-def _only(team: Team, lane: int) -> Array:
+def only(team: Team, lane: int) -> Array:
+    """Return a mask of one lane."""
     return np.asarray(team.lane_numbers == lane)
 
 
-def _run(team: Team, address: AnyPointers, lane: int, count: int, access: Access) -> Run | None:
+def run_of(
+    team: Team, address: AnyPointers, lane: int, count: int, access: Access, align: int = CHUNK_BYTES
+) -> Run | None:
     """Return the elements from where a lane points; None, and a report, where they are not aligned or not all there."""
-    only = _only(team, lane)
-    aligned = replace(access, align=CHUNK_BYTES, covers=CHUNK_BYTES // access.dtype.itemsize)
-    first = next(touches(team, address, only, aligned), None)
+    mask = only(team, lane)
+    aligned = replace(access, align=align, covers=align // access.dtype.itemsize)
+    first = next(touches(team, address, mask, aligned), None)
     if first is None:
         return None
-    for i in _doubtful(address, only, count, access):
-        if next(touches(team, address + np.int64(i), only, access), None) is None:
+    for i in _doubtful(address, mask, count, access):
+        if next(touches(team, address + np.int64(i), mask, access), None) is None:
             return None
     start = int(first.indices()[0])
     measured = replace(
@@ -172,10 +201,10 @@ def _run(team: Team, address: AnyPointers, lane: int, count: int, access: Access
     return Run(team, measured, first.allocation, first.view, every, np.full(count, lane), first.phase)
 
 
-def _doubtful(address: AnyPointers, only: Array, count: int, access: Access) -> Iterator[int]:
+def _doubtful(address: AnyPointers, mask: Array, count: int, access: Access) -> Iterator[int]:
     """Yield the elements that say whether all exist: the last one, and one outside the view that the pointer must stay in."""
-    lane, itemsize = int(np.argmax(only)), access.dtype.itemsize
-    for part, lanes in address.parts(only):
+    lane, itemsize = int(np.argmax(mask)), access.dtype.itemsize
+    for part, lanes in address.parts(mask):
         if lanes[lane] and part.reach is not None:
             start = part.offset_bytes(access.dtype)
             places = (start[lane] if isinstance(start, np.ndarray) else start) + np.arange(count) * itemsize
@@ -273,12 +302,11 @@ class Protocols(Watcher):
             touch.team.report(diagnostic, touch.access.loc, touch.at_fault(hit), name)
 
     def _compare(self, touch: Touch, run: Run, verb: str) -> None:
-        if run.allocation.arena is not touch.allocation.arena:
+        both_atomic = touch.access.role == run.access.role == "atomic"
+        if run.allocation.arena is not touch.allocation.arena or both_atomic or not len(run.index):
             return
-        start, stop = run.span
         itemsize, origin = touch.access.dtype.itemsize, touch.allocation.arena_start + touch.phase
-        places = touch.indices() * itemsize + origin
-        hit = np.flatnonzero((places < stop) & (places + itemsize > start))
+        hit = np.flatnonzero(run.overlaps(touch.indices() * itemsize + origin, itemsize))
         if len(hit):
             allocation, first = touch.allocation, int(hit[0])
             diagnostic = CopyUnderWay(

@@ -44,6 +44,7 @@ class LaunchState:
     grid: blocks, block: threads, along x, y, z. params: the value of each parameter. prints, failures: in order.
     writes: how many accesses have changed memory; while the number stands still, a waiting warp waits in vain.
     flights: the bulk copies under way, in the order of their beginning. mbarriers: by allocation and the byte where they begin.
+    tensor_maps: by number.
     stop: what a `breakpoint()` calls with the number of its scene and a `StoppedBlock`, None where nobody looks.
     tag_shift: a thread's *tag* is `(block number + 1) << tag_shift | number in the block`, so that 0 stands for no thread,
     and shifting a tag right gives its block or its warp.
@@ -61,6 +62,7 @@ class LaunchState:
     failures: list[Message] = field(default_factory=list)
     writes: int = 0
     flights: list[Any] = field(default_factory=list)
+    tensor_maps: dict[int, Any] = field(default_factory=dict)
     mbarriers: dict[Allocation, dict[int, Any]] = field(default_factory=dict)
     stop: Callable[[int, Any], None] | None = None
 
@@ -357,7 +359,7 @@ class Touch(NamedTuple):
 
 
 class Run(Touch):
-    """An access by one lane to elements side by side. lanes: the number of that lane, once for each element."""
+    """An access by one lane to many elements, as a rule side by side. lanes: the number of that lane, once for each element."""
 
     __slots__ = ()
 
@@ -369,7 +371,17 @@ class Run(Touch):
     def span(self) -> tuple[int, int]:
         """The bytes of the arena from the first one on, and before the second one."""
         itemsize, origin = self.access.dtype.itemsize, self.allocation.arena_start + self.phase
-        return int(self.index[0]) * itemsize + origin, (int(self.index[-1]) + 1) * itemsize + origin
+        return int(self.index.min()) * itemsize + origin, (int(self.index.max()) + 1) * itemsize + origin
+
+    def overlaps(self, starts: Array, size: int) -> Array:
+        """Return which ranges of `size` bytes of the arena hold some of its bytes. starts: of each range."""
+        itemsize, origin = self.access.dtype.itemsize, self.allocation.arena_start + self.phase
+        low, high = self.span
+        if high - low == len(self.index) * itemsize:
+            return np.asarray((starts < high) & (starts + size > low))
+        own = np.sort(self.index) * itemsize + origin
+        before = np.searchsorted(own, starts + size) - 1  # the last element that begins in front of the range's end
+        return np.asarray((before >= 0) & (own[before] + itemsize > starts))
 
     def now(self) -> Array:
         """Return a copy of the elements as they are now."""
