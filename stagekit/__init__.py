@@ -83,6 +83,8 @@ from stagekit.frontend.library import with_numbers as _with_numbers
 from stagekit.frontend.markers import Array, Pointer, Tensor, cdiv, ceildiv, constexpr, dynamic
 from stagekit.frontend.structures import array_lists as _array_lists
 from stagekit.frontend.structures import structured_arrays as _structured_arrays
+from stagekit.frontend.tensor_maps import tensor_map as _tensor_map
+from stagekit.frontend.tensor_maps import tma as _tma
 from stagekit.frozen import frozen as _frozen
 from stagekit.intrinsics import public_in as _public_in
 from stagekit.jit.ahead_of_time import BoundKernel, compile, compile_all
@@ -96,6 +98,7 @@ from stagekit.lib import (
     NumberVector,
     Pipeline,
     PipelineState,
+    TensorMap,
     Tile,
     TiledGroup,
     all,
@@ -136,6 +139,7 @@ from stagekit.lib import (
     sort,
     split,
     staged,
+    tensor_map,
     tiled_partition,
     topk,
     vector,

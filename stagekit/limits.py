@@ -15,6 +15,10 @@ MBARRIER_BYTES = 8
 MBARRIER_MOST = (
     2**20 - 1
 )  # arrivals at a phase of an mbarrier, and bytes that it may lack; PTX ISA, "mbarrier: supported range"
+TENSOR_MAP_BYTES = 128
+TENSOR_MAP_ALIGN = 64  # of its address, in bytes
+TENSOR_MAP_AXES = 5
+MAX_BOX = 256  # elements of the box of a tensor map along an axis; CUDA driver API, cuTensorMapEncodeTiled
 MAX_AXES = 64  # of an array, as NumPy has it
 MAX_ITERATIONS = 10_000_000  # of a loop in the checking interpreter, where no option says otherwise: no limit of a GPU
 

@@ -15,6 +15,7 @@ from stagekit.diagnostics import shown
 from stagekit.dtypes import DType
 from stagekit.frozen import frozen
 from stagekit.hostexpr import HostExpr
+from stagekit.limits import TENSOR_MAP_ALIGN, TENSOR_MAP_BYTES
 
 
 @frozen()
@@ -76,6 +77,28 @@ class NoneSpec:
         return f"{self.name}: None"
 
 
+@frozen()
+class TensorMapSpec:
+    """A tensor map that a launch on a GPU builds, of the array `name` or of a view of it.
+
+    address: in bytes. shape, strides: elements per axis and from one to the next, the last stride is to be 1. box: elements of a
+    tile per axis. swizzle: bytes, 0 for none. fill: what a tile has outside the array, "zero" or "nan".
+    """
+
+    name: str
+    number: int
+    address: HostExpr
+    shape: tuple[HostExpr, ...]
+    strides: tuple[HostExpr, ...]
+    dtype: DType
+    box: tuple[int, ...]
+    swizzle: int
+    fill: str
+
+
+TENSOR_MAP_UNIT = 16
+"""Bytes of which addresses, strides and rows of a box are multiples. Source: CUDA driver API, cuTensorMapEncodeTiled."""
+
 ArgSpec = ArraySpec | PointerSpec | ScalarSpec | NoneSpec
 
 
@@ -110,6 +133,16 @@ class ParamSlot:
 def slot_offsets(slots: Sequence[ParamSlot]) -> list[int]:
     """Return where each native parameter begins, in bytes, and last their size together."""
     return list(accumulate((slot.size_bytes for slot in slots), initial=0))
+
+
+def map_offsets(slots: Sequence[ParamSlot], extra_bytes: int, maps: Sequence[TensorMapSpec]) -> list[int]:
+    """Return where each tensor map begins among the native parameters of a GPU, and last the size of all.
+
+    extra_bytes: of parameters between the slots and the maps.
+    """
+    start = slot_offsets(slots)[-1] + extra_bytes
+    first = -(-start // TENSOR_MAP_ALIGN) * TENSOR_MAP_ALIGN if maps else start
+    return [first + TENSOR_MAP_BYTES * place for place in range(len(maps) + 1)]
 
 
 class KernelEntry(StrEnum):
@@ -164,7 +197,7 @@ class Signature:
     """Everything the launcher must know. defaults: per argument a Python default, or `...` where there is none.
 
     shared_needs: dynamic shared bytes, each of which a launch must give at least. facts: what the code takes for granted of its
-    arguments.
+    arguments. maps: on a GPU each is a native parameter behind the slots.
     """
 
     specs: tuple[ArgSpec, ...]
@@ -172,6 +205,7 @@ class Signature:
     defaults: tuple[Any, ...] = ()
     shared_needs: tuple[HostExpr, ...] = ()
     facts: tuple[Fact, ...] = ()
+    maps: tuple[TensorMapSpec, ...] = ()
 
     def __str__(self) -> str:
         defaults = self.defaults or (...,) * len(self.specs)

@@ -145,6 +145,8 @@ def _require_plain(name: str, traced: Traced) -> None:
     if traced.launch is not None and traced.launch.attributes != PLAIN_LAUNCH:
         hint = "launch it from Python, or leave `cluster`, `cooperative` and `programmatic` out of its LaunchConfig"
         raise refuse(name, "its launch has attributes", hint)
+    if traced.signature.maps:
+        raise refuse(name, "it has tensor maps, which only the launcher of Python builds", "launch it from Python")
     if fn.attribute("grid_state", ()):
         hint = "launch it from Python, or split it into two kernels"
         raise refuse(name, "its blocks wait for each other (`grid_sync`)", hint)

@@ -247,6 +247,12 @@ class BadCall(Diagnostic):
     help = "{signature}"
 
 
+class BadTensorMap(Diagnostic):
+    title = "No tensor map"
+    label = "{what}"
+    help = "{advice}"
+
+
 class ReadAhead(Diagnostic):
     title = "A loop that reads ahead of what it writes"
     label = (

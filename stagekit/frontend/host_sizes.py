@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,18 @@ from stagekit.frontend.parts import describe
 from stagekit.frontend.values import Number
 from stagekit.hostexpr import HostExpr, HostOp, Slot
 from stagekit.ir import Block, Op, Scalar, Value, ops
-from stagekit.signature import ArraySpec, LaunchSpec
+from stagekit.signature import ArraySpec, LaunchSpec, TensorMapSpec
 
 
 class HostExpressions:
-    """Turns run-time sizes into expressions that the host evaluates from the parameter slots."""
+    """Turns run-time sizes into expressions that the host evaluates from the parameter slots.
 
-    def __init__(self, body: Block, loc: Loc) -> None:
+    among: the ops that may have computed them, if not only those outside of control flow.
+    """
+
+    def __init__(self, body: Block, loc: Loc, among: Iterable[Op] | None = None) -> None:
         self.slots = {v: i for i, v in enumerate(body.params)}
-        self.definitions: dict[Value, Op] = {r: op for op in body.ops for r in op.results}
+        self.definitions: dict[Value, Op] = {r: op for op in (body.ops if among is None else among) for r in op.results}
         self.loc = loc
 
     def convert(self, value: Any, what: str) -> HostExpr:
@@ -33,6 +37,27 @@ class HostExpressions:
         is_float = is_numeric(value) and default_dtype(value).is_float
         hint = DIVISION if is_float else "give an integer"
         raise StagingError(LaunchNotComputable(what, f"is no integer: {describe(value)}", hint), self.loc)
+
+    def convert_pointer(self, value: Value) -> HostExpr:
+        """Return the address that a pointer into an argument has."""
+        if value in self.slots:
+            return Slot(self.slots[value])
+        op = self.definitions.get(value)
+        if not isinstance(op, ops.Offset):
+            raise self._not_computable("an address")
+        moved = HostOp("mul", (self._convert_value(op.index, "an address"), value.type.dtype.itemsize))
+        return HostOp("add", (self.convert_pointer(op.pointer), moved))
+
+    def name_of(self, value: Value) -> str:
+        """Return the name of the argument that a pointer points into."""
+        while isinstance(op := self.definitions.get(value), ops.Offset):
+            value = op.pointer
+        return value.name
+
+    def _not_computable(self, what: str) -> StagingError:
+        why = "does not depend on sizes and scalar arguments alone"
+        hint = "compute grid and block from sizes, constexprs and scalar parameters"
+        return StagingError(LaunchNotComputable(what, why, hint), self.loc)
 
     def _convert_value(self, value: Value, what: str) -> HostExpr:
         if value in self.slots and _is_integer(value):
@@ -50,9 +75,7 @@ class HostExpressions:
         elif isinstance(op, ops.IntrinsicOp):
             kind = op.spec.extreme
         if op is None or not kind:
-            why = "does not depend on sizes and scalar arguments alone"
-            hint = "compute grid and block from sizes, constexprs and scalar parameters"
-            raise StagingError(LaunchNotComputable(what, why, hint), self.loc)
+            raise self._not_computable(what)
         return HostOp(kind, tuple(self._convert_value(v, what) for v in op.operands()))
 
 
@@ -76,4 +99,5 @@ _EXPRESSIONS_OF: dict[type, tuple[str, ...]] = {
     HostOp: ("args",),
     ArraySpec: ("shape", "strides"),
     LaunchSpec: ("grid", "block", "shared_bytes"),
+    TensorMapSpec: ("address", "shape", "strides"),
 }

@@ -43,6 +43,7 @@ from stagekit.frontend.source import Source
 from stagekit.frontend.statement_order import Apart, ArgumentLayout, Equal, Given
 from stagekit.frontend.statements import run_body
 from stagekit.frontend.structures import PartsMarker, place_in, put_together, said_of_parts
+from stagekit.frontend.tensor_maps import maps_in
 from stagekit.frontend.traced import ArgumentsApart, KernelRequest, Traced
 from stagekit.frontend.tracer import RETURN, VALUE, Assumed, Frame, TraceAgain, Tracer
 from stagekit.frontend.values import Address, Array, Extent, Number, Scope
@@ -62,7 +63,8 @@ from stagekit.signature import (
     PointerSpec,
     ScalarSpec,
     Signature,
-    slot_offsets,
+    TensorMapSpec,
+    map_offsets,
 )
 
 
@@ -264,22 +266,23 @@ class _Trace:
         facts = (*asked, *map(self._fact, ordered.apart))
         self._mark_written(body)
         needs = self._shared_needs(body)
+        maps = maps_in(Block(tuple(self.params), body.ops)) if self.tracer.tensor_maps else ()
         is_one_of_several = facts or self.request.entry is not KernelEntry.QUICK
         needed = [*range(len(self.slots))] if is_one_of_several else self._needed_slots(body, launch, needs)
         number = {old: new for new, old in enumerate(needed)}
         specs = tuple(self.specs)
         if len(needed) < len(self.slots):
-            specs, launch, needs = renumbered((specs, launch, needs), number)
+            specs, launch, needs, maps = renumbered((specs, launch, needs, maps), number)
         slots = tuple(self.slots[i] for i in needed)
-        if (size := slot_offsets(slots)[-1]) > MAX_PARAMETER_BYTES:
+        if (size := map_offsets(slots, 0, maps)[-1]) > MAX_PARAMETER_BYTES:
             raise StagingError(ParameterSpace(len(slots), size, MAX_PARAMETER_BYTES), self.loc)
         body = Block(tuple(self.params[i] for i in needed), body.ops)
-        attributes = self._attributes(block, slots, body.params, ordered.constant)
+        attributes = self._attributes(block, slots, body.params, ordered.constant, maps)
         plain = {p.name: p.default for p in self.request.parameters.run_time}
         defaults = tuple(plain.get(spec.name, ...) for spec in specs)
         return Traced(
             function=Function(self.request.symbol, body, attributes),
-            signature=Signature(specs, slots, defaults, needs, facts),
+            signature=Signature(specs, slots, defaults, needs, facts, maps),
             launch=launch,
             style=style,
             block=block,
@@ -395,6 +398,7 @@ class _Trace:
         slots: tuple[ParamSlot, ...],
         params: Sequence[Value],
         constant: Collection[Value],
+        maps: Sequence[TensorMapSpec],
     ) -> tuple[tuple[str, Any], ...]:
         """Return the function's attributes that say something.
 
@@ -415,6 +419,7 @@ class _Trace:
             "align": None if is_usual else aligns,
             "constant": tuple(p in constant for p in params) if any(p in constant for p in params) else None,
             "sizes": tuple(i for i, slot in enumerate(slots) if slot.kind == "size"),
+            "tensor_maps": tuple(each.number for each in maps),
         }
         return tuple((name, value) for name, value in rows.items() if value)
 

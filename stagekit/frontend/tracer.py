@@ -153,6 +153,7 @@ class Tracer:
     sought: dict[tuple[int, int], Any] = field(default_factory=dict)  # by ids: classes with functions sought in them
     among_threads: dict[str, Loc] = field(default_factory=dict)  # the operations of `note_among_threads`
     lent: dict[int, str] = field(default_factory=dict)  # by id: the names of arguments that hold others
+    tensor_maps: dict[Any, int] = field(default_factory=dict)  # by array and form: the number of the map
     tables: dict[bytes, str] = field(default_factory=dict)  # by what they hold, which as text is long
     hints: set[Loc] = field(default_factory=set)  # the `while` loops that were found to depend on run-time values
     grants: dict[tuple[Value, bool], Assigned] = field(default_factory=dict)

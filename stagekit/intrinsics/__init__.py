@@ -12,6 +12,7 @@ from stagekit.intrinsics import (
     special_functions,
     sync,
     tensor,
+    tensor_maps,
     trigonometry,
     warp,
 )
@@ -24,7 +25,7 @@ FAMILIES = {
     "sync": (sync,),
     "warp": (warp,),
     "tensor cores": (tensor,),
-    "Hopper": (hopper,),
+    "Hopper": (hopper, tensor_maps),
     "atomics": (atomics,),
 }
 

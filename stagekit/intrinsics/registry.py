@@ -77,6 +77,10 @@ def _as_type(given: DType | Type) -> Type:
 # -- what every record must satisfy -----------------------------------------------------------------------------------
 
 
+def _is_native(record: Intrinsic) -> bool:
+    return not record.args or isinstance(record.lower.get("interp"), Native)
+
+
 _RULES: tuple[tuple[Callable[[Intrinsic], bool], str], ...] = (
     (lambda r: r.name.isidentifier(), "the name is not an identifier"),
     (lambda r: r.name not in _REGISTRY, "defined twice"),
@@ -86,10 +90,10 @@ _RULES: tuple[tuple[Callable[[Intrinsic], bool], str], ...] = (
     (lambda r: len(r.defaults) <= len(r.args), "more defaults than arguments"),
     (lambda r: {"cuda", "cpu"} <= r.lower.keys(), "needs a lowering for cuda and cpu (`Unsupported` with a reason)"),
     (lambda r: {*r.lower, *r.lower_fast, *r.tolerance} <= set(TARGETS), "names an unknown target"),
-    # A record without arguments has nothing to evaluate: `block_idx` is pure, and only the target knows it.
-    (lambda r: r.effects != PURE or r.evaluate is not None or not r.args, "a pure intrinsic needs `evaluate`"),
-    (
-        lambda r: bool(r.public_in) or all(isinstance(how, Native | Unsupported) for how in r.lower.values()),
+    # What each target knows by itself has nothing to evaluate: `block_idx` is pure, and so is a tensor map.
+    (lambda r: r.effects != PURE or r.evaluate is not None or _is_native(r), "a pure intrinsic needs `evaluate`"),
+    (  # one that has a level is called by the front end
+        lambda r: bool(r.public_in or r.level) or all(isinstance(h, Native | Unsupported) for h in r.lower.values()),
         "nobody finds it",
     ),
     (lambda r: r.evaluate is not None or "interp" in r.lower, "needs `evaluate` or a lowering for interp"),

@@ -134,6 +134,8 @@ class Native(Enum):
     BULK_COMMIT = "bulk_commit"
     BULK_WAIT = "bulk_wait"  # params: how many groups may be under way, and whether reading their source is enough
     PROXY_FENCE = "proxy_fence"
+    TENSOR_MAP = "tensor_map"  # args: array, sizes, strides -> handle; params: number, box, swizzle, fill
+    TILE_COPY = "tile_copy"  # by a tensor map; the record's name says which way
     GIVE_WAY = "give_way"  # to another thread of the machine
 
 

@@ -30,15 +30,16 @@ from stagekit.lib.reductions import (
 from stagekit.lib.scans import cumprod, cumsum, scan
 from stagekit.lib.sorting import argsort, sort, topk
 from stagekit.lib.staging import staged
+from stagekit.lib.tensor_maps import TensorMap, tensor_map
 from stagekit.lib.tile import Tile
 from stagekit.lib.vectors import NumberVector, vector
 from stagekit.lib.votes import all, any, count_nonzero
 from stagekit.lib.work import persistent
 
 __all__ = [
-    "ComplexNumber", "Group", "NumberVector", "Pipeline", "PipelineState", "Tile", "TiledGroup", "all", "angle", "any",
-    "arange", "argmax", "argmin", "argsort", "block_reduce", "block_scan", "coalesced_threads", "complex", "count_nonzero",
+    "ComplexNumber", "Group", "NumberVector", "Pipeline", "PipelineState", "TensorMap", "Tile", "TiledGroup", "all", "angle",
+    "any", "arange", "argmax", "argmin", "argsort", "block_reduce", "block_scan", "coalesced_threads", "complex", "count_nonzero",
     "cumprod", "cumsum", "dot", "flip", "full", "gather", "grid_sync", "histogram", "join", "labeled_partition", "persistent",
     "philox", "pipeline", "polar", "rand", "randint", "randn", "reduce", "reduce_max", "reduce_min", "reduce_sum", "scan",
-    "shared", "sort", "split", "staged", "tiled_partition", "topk", "vector", "warp_reduce", "zeros",
+    "shared", "sort", "split", "staged", "tensor_map", "tiled_partition", "topk", "vector", "warp_reduce", "zeros",
 ]  # fmt: skip

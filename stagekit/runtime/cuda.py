@@ -48,7 +48,7 @@ class CudaKernel(Kernel):
 
     def __init__(self, artifact: Artifact, constexprs: Mapping[str, Any] | None = None) -> None:
         super().__init__(artifact, constexprs)
-        self._packer = Packer(artifact.signature.slots, extra="Q" if artifact.has_records else "")
+        self._packer = Packer(artifact.signature.slots, "Q" if artifact.has_records else "", self._maps)
         self._modules: dict[int, _LoadedModule] = {}
         self._rows: Any = None  # for native launchers, once there are any
         self._number = driver.kernel_number(self._name)
@@ -182,7 +182,7 @@ class CudaKernel(Kernel):
     def native_state(self, request: LaunchRequest) -> State | None:
         """Return a state, or None if a launch does more than launch: records are read, it waits, or all blocks run at once."""
         attributes = self._attributes(request)
-        if self.artifact.has_records or self.artifact.is_debug or attributes.cooperative:
+        if self.artifact.has_records or self.artifact.is_debug or attributes.cooperative or self._maps is not None:
             return None
         _complete_process()
         if self._rows is None:

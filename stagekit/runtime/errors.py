@@ -261,6 +261,12 @@ class SharedMemoryTooSmall(Diagnostic):
     help = "give them in the launch: `{kernel}[grid, block, {needed}]`, or LaunchConfig(grid=, block=, shared_bytes={needed})"
 
 
+class TensorMapRefused(Diagnostic):
+    title = "An array without a tensor map"
+    label = "`{array}` of `{kernel}`: {why}"
+    help = "{advice}"
+
+
 class BlockMismatch(Diagnostic):
     title = "The block is fixed"
     label = "`{kernel}` was compiled for blocks of {fixed} threads, the launch asks for {given}"

@@ -22,7 +22,7 @@ from typing import Any
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError, hide_frames
 from stagekit.hostexpr import compile_expressions
-from stagekit.limits import MAX_SHARED_BYTES
+from stagekit.limits import MAX_SHARED_BYTES, TENSOR_MAP_ALIGN
 from stagekit.native_tables import WORD
 from stagekit.runtime.args import Leaves
 from stagekit.runtime.checks import Native, Reading, compile_reader
@@ -39,7 +39,8 @@ from stagekit.runtime.launch_config import (
     read_brackets,
 )
 from stagekit.runtime.native_process import PreparedLaunch, State
-from stagekit.signature import Choice, LaunchAttributes, LaunchSpec, ParamSlot, choose, slot_offsets
+from stagekit.runtime.tensor_maps import TensorMaps
+from stagekit.signature import Choice, LaunchAttributes, LaunchSpec, ParamSlot, choose, map_offsets, slot_offsets
 
 LaunchOther = Callable[[Choice], None]
 """Launches another entry of a kernel, with the same arguments."""
@@ -57,6 +58,8 @@ class Kernel(ABC):
         self._own_size = None if artifact.launch is None else _compile_size(artifact, artifact.launch)
         needs = artifact.signature.shared_needs
         self._shared_needs = compile_expressions(needs) if needs else None
+        maps = artifact.signature.maps
+        self._maps = TensorMaps(self._name, maps) if maps else None
         facts = artifact.signature.facts
         self._facts = compile_expressions([fact.holds for fact in facts]) if facts else None
 
@@ -127,6 +130,8 @@ class Kernel(ABC):
             needed = max(self._shared_needs(values))  # type: ignore[arg-type]
             if size.shared_bytes < needed:
                 raise LaunchError(SharedMemoryTooSmall(self._name, needed, size.shared_bytes))
+        if self._maps is not None and size.blocks:
+            self._maps.check(values)
         if self._is_too_much(size.shared_bytes):
             asked_for = self.artifact.own_shared_bytes, size.shared_bytes
             raise LaunchError(SharedMemoryLimit(self._name, *asked_for, "the largest GPU", MAX_SHARED_BYTES))
@@ -206,14 +211,16 @@ def block_of(kernel: Kernel, key: Any, args: tuple[Any, ...]) -> tuple[int, int,
 
 
 class Buffer:
-    """Memory for the parameters of one launch. offsets: of each parameter, and of the end."""
+    """Memory for the parameters of one launch. offsets: of each parameter, and of the end. align: of the first, in bytes."""
 
-    __slots__ = ("_offsets", "_pointers", "address", "memory")
+    __slots__ = ("_offsets", "_pointers", "address", "memory", "start")
 
-    def __init__(self, offsets: Sequence[int]) -> None:
+    def __init__(self, offsets: Sequence[int], align: int = WORD) -> None:
         self._offsets = offsets
-        self.memory = _array_type(ctypes.c_uint64, offsets[-1] // WORD or 1)()
-        self.address = ctypes.addressof(self.memory)
+        self.memory = _array_type(ctypes.c_uint64, (offsets[-1] + align - WORD) // WORD or 1)()
+        memory = ctypes.addressof(self.memory)
+        self.start = -memory % align
+        self.address = memory + self.start
 
     @property
     def pointers(self) -> int:
@@ -230,20 +237,26 @@ def _array_type(kind: Any, length: int) -> Any:
 
 
 class Packer:
-    """Writes native values into buffers. extra: `struct` codes of eight bytes each that follow the slots.
+    """Writes native values into buffers. extra: `struct` codes of eight bytes each that follow the slots. maps: behind those.
 
     A slot holds its value in its own width at the low end. Each launch has its own buffer, as threads may launch one kernel at
     the same time.
     """
 
-    def __init__(self, slots: Sequence[ParamSlot], extra: str = "") -> None:
+    def __init__(self, slots: Sequence[ParamSlot], extra: str = "", maps: TensorMaps | None = None) -> None:
         self._struct = struct.Struct("<" + "".join(map(_slot_format, slots)) + extra)
         end = slot_offsets(slots)
         self._offsets = [*end[:-1], *range(end[-1], self._struct.size + 1, WORD)]
+        self._maps = maps
+        if maps is not None:
+            self._map_offsets = map_offsets(slots, self._struct.size - end[-1], maps.specs)
+            self._offsets = [*self._offsets[:-1], *self._map_offsets]
 
     def pack(self, values: Sequence[int | float], extra: Sequence[int] = ()) -> Buffer:
-        buffer = Buffer(self._offsets)
-        self._struct.pack_into(buffer.memory, 0, *values, *extra)
+        buffer = Buffer(self._offsets) if self._maps is None else Buffer(self._offsets, TENSOR_MAP_ALIGN)
+        self._struct.pack_into(buffer.memory, buffer.start, *values, *extra)
+        if self._maps is not None:
+            self._maps.encode(values, [buffer.address + offset for offset in self._map_offsets[:-1]])
         return buffer
 
 

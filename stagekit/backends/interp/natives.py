@@ -21,6 +21,7 @@ from stagekit.backends.interp.program import Arrive, Builders, Built, Compiler, 
 from stagekit.backends.interp.steps import computed
 from stagekit.backends.interp.team import AXES, Team, Values, bit_sets
 from stagekit.backends.interp.tensor import build_commit, build_copy, build_fragments, build_product, build_wait
+from stagekit.backends.interp.tiles import build_tensor_map, build_tile_copy
 from stagekit.diagnostics import InternalError, Loc
 from stagekit.ir import Native, ops
 from stagekit.ir.intrinsic import BARRIERS
@@ -288,6 +289,8 @@ NATIVES: dict[Native, NativeBuilder] = {
     Native.BULK_COMMIT: build_bulk_commit,
     Native.BULK_WAIT: build_bulk_wait,
     Native.PROXY_FENCE: build_proxy_fence,
+    Native.TENSOR_MAP: build_tensor_map,
+    Native.TILE_COPY: build_tile_copy,
 }
 
 CALLS: Builders = {ops.IntrinsicOp: _intrinsic}

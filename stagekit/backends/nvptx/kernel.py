@@ -12,6 +12,7 @@ from stagekit.backends.llvm.writer import Abilities, Module, Writer
 from stagekit.backends.nvptx import division, ptxas_faults
 from stagekit.backends.nvptx.emit import RULES
 from stagekit.backends.nvptx.lineinfo import LineInfo
+from stagekit.backends.nvptx.natives import tensor_map_operand
 from stagekit.backends.nvptx.shared import SharedPlan, plan_shared
 from stagekit.backends.nvptx.state import Emitter, spaces_of
 from stagekit.backends.nvptx.target import TRIPLE, GpuTarget
@@ -19,7 +20,7 @@ from stagekit.backends.shared_memory import refuse_shared
 from stagekit.frozen import frozen
 from stagekit.ir import BOOL, INDEX, Block, Function, Op, Space, Value, Vector, allows, ops, walk
 from stagekit.ir.intervals import Interval, Intervals, makers
-from stagekit.limits import MOST_ELEMENTS
+from stagekit.limits import MOST_ELEMENTS, TENSOR_MAP_ALIGN, TENSOR_MAP_BYTES
 
 
 @frozen()
@@ -42,8 +43,9 @@ class CudaCode:
 def compile(fn: Function, capability: int) -> CudaCode:
     """Compile `fn` to PTX for GPUs of this compute capability (times ten) and later.
 
-    Reads the attributes `block`, `fastmath`, `max_registers`, `min_blocks`, `lineinfo`, and `align`: per parameter the alignment
-    of its address in bytes, or 0. Raises StagekitError where the kernel asks for what this GPU or this installation lacks.
+    Reads the attributes `block`, `fastmath`, `max_registers`, `min_blocks`, `lineinfo`, `align` (per parameter the alignment of
+    its address, or 0) and `tensor_maps` (the numbers of those that follow the parameters). Raises StagekitError where the
+    kernel asks for what this GPU or this installation lacks.
     """
     target = GpuTarget(capability)
     entry = entry_name(fn.name)
@@ -156,7 +158,12 @@ def _bind_parameters(e: Emitter, fn: Function) -> str:
         if align:
             e.alignments[value] = align
         e.operands[value] = e.w.emit(f"icmp ne i8 {name}, 0") if is_bool else name
+    texts += [f"{_TENSOR_MAP} {tensor_map_operand(number)}" for number in fn.attribute("tensor_maps", ())]
     return ", ".join(texts)
+
+
+# A grid constant stays where it is; else LLVM copies it to memory of the thread, where no copy can read it.
+_TENSOR_MAP = f'ptr byval([{TENSOR_MAP_BYTES} x i8]) align {TENSOR_MAP_ALIGN} "nvvm.grid_constant"'
 
 
 _FLUSHED = "preserve-sign,preserve-sign"  # of results and of operands: PTX's .ftz

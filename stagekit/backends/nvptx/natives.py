@@ -200,6 +200,15 @@ def _align(dtype: DType) -> str:
     return f", align {dtype.itemsize}"
 
 
+def tensor_map_operand(number: int) -> str:
+    """Return the parameter that is a tensor map, a pointer to its 128 bytes."""
+    return f"%tensor_map{number}"
+
+
+def _tensor_map(e: Emitter, op: ops.IntrinsicOp) -> str:
+    return e.w.emit(f"ptrtoint ptr {tensor_map_operand(op.params[0])} to i64")
+
+
 NATIVES: Mapping[Native, Rule] = {
     Native.THREAD_IDX: _along(_thread_idx),
     Native.BLOCK_IDX: _along(lambda e, axis: _register(e, f"ctaid.{axis}", 0, _MAX_GRID[axis] - 1)),
@@ -226,5 +235,6 @@ NATIVES: Mapping[Native, Rule] = {
     Native.ATOMIC_LOAD: _load,
     Native.ATOMIC_STORE: _store,
     Native.FENCE: _fence,
+    Native.TENSOR_MAP: _tensor_map,
     Native.GIVE_WAY: lambda e, op: "",
 }
