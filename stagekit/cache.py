@@ -52,12 +52,14 @@ from stagekit.signature import (
     ArraySpec,
     Fact,
     KernelEntry,
+    LaunchAttributes,
     LaunchSpec,
     NoneSpec,
     ParamSlot,
     PointerSpec,
     ScalarSpec,
     Signature,
+    TensorMapSpec,
 )
 
 T = TypeVar("T")
@@ -284,7 +286,7 @@ def _store(folder: Path, limit_mb: str) -> EntryStore:
 
 _CLASSES: tuple[type, ...] = (
     Slot, HostOp,
-    ArraySpec, PointerSpec, ScalarSpec, NoneSpec, ParamSlot, Fact, Signature, LaunchSpec,
+    ArraySpec, PointerSpec, ScalarSpec, NoneSpec, ParamSlot, Fact, Signature, LaunchSpec, LaunchAttributes, TensorMapSpec,
     RecordSite, Loc,
 )  # fmt: skip
 _BY_NAME = {cls.__name__: (cls, tuple(f.name for f in dataclasses.fields(cls))) for cls in _CLASSES}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit.backends import ptxas
+from stagekit.cache import from_plain, to_plain
 from tests import places
 
 each_place = pytest.mark.parametrize("place", ["sanitizer", "random", pytest.param("gpu", marks=pytest.mark.gpu)])
@@ -312,3 +313,13 @@ def test_tiles_come_and_go_as_they_lie(case):
 @given(cases())
 def test_tiles_come_and_go_as_they_lie_on_a_gpu(case):
     check("gpu", *case)
+
+
+def test_what_a_launch_must_know_is_kept_on_disk():
+    kernel = moved.specialize(
+        A=sk.Tensor((None, None), sk.float16), B=sk.Tensor((None, None), sk.float16), out=sk.Tensor((None,), sk.float16),
+        raw=sk.Tensor((None,), sk.float16), used=sk.int32, at=(1, 1), box=(2, 32), swizzle=64, fill="nan", op="add",
+    )  # fmt: skip
+    signature = kernel.compile("cuda", capability=90).signature
+
+    assert from_plain(to_plain(signature)) == signature
