@@ -22,7 +22,19 @@ from itertools import product
 from types import MappingProxyType
 
 from stagekit.config import MOST_THREADS
-from stagekit.dtypes import ALL_DTYPES, ELEMENT_DTYPES, DType, bfloat16, float16, float32, float64
+from stagekit.dtypes import (
+    ALL_DTYPES,
+    ELEMENT_DTYPES,
+    DType,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+    int32,
+    int64,
+    uint32,
+    uint64,
+)
 
 WORD = 8  # bytes
 
@@ -36,7 +48,7 @@ PROCESS = _numbered(
     "none true false int float ndarray device_array device_array_slot"
     " environment target_switch sanitize_switch session modules torch_name torch_stream cupy_stream is_neg_name is_conj_name"
     " dlpack_name dlpack_device_name dlpack_version"
-    " exchanges exchange_count launch_kernel get_context set_context last_launches"
+    " exchanges exchange_count launch_kernel encode_tiled get_context set_context last_launches"
     " is_undiverted bind read_array release read_number is_expected run enqueue is_current"
     " pool threads threads_seen threads_switch count_threads "
     + " ".join([f"dtype_{each.name}" for each in ELEMENT_DTYPES] + [f"scalar_{each.name}" for each in ALL_DTYPES])
@@ -93,6 +105,22 @@ class LaunchAttribute(ctypes.Structure):
         ("value", ctypes.c_uint32 * 3),
         ("_rest", ctypes.c_uint32 * 13),
     )
+
+
+TENSOR_MAP_TYPES: Mapping[DType, int] = MappingProxyType(
+    {
+        **{each: {1: 0, 2: 1}[each.itemsize] for each in ALL_DTYPES if each.kind != "bool" and each.itemsize <= 2},
+        **dict(zip((uint32, int32, uint64, int64, float16, float32, float64, bfloat16), range(2, 10))),
+    }
+)
+"""The driver's `CUtensorMapDataType`; types of 8 bits have one number, and the sign of 16 bits none."""
+TENSOR_MAP_MOST = 2**31 - 1  # elements along an axis: coordinates are int32
+TENSOR_MAP_STRIDES = 1 << 40  # bytes that no stride reaches; CUDA driver API, cuTensorMapEncodeTiled
+
+
+def tensor_map_form(swizzle: int, fill: str) -> tuple[int, int, int, int]:
+    """Return the last arguments of `cuTensorMapEncodeTiled`: interleaving (none), swizzle, 128 bytes for L2, fill."""
+    return 0, {0: 0, 32: 1, 64: 2, 128: 3}[swizzle], 2, {"zero": 0, "nan": 1}[fill]
 
 
 DEVICE = _numbered("function context allowed_shared")

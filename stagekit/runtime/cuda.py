@@ -182,7 +182,7 @@ class CudaKernel(Kernel):
     def native_state(self, request: LaunchRequest) -> State | None:
         """Return a state, or None if a launch does more than launch: records are read, it waits, or all blocks run at once."""
         attributes = self._attributes(request)
-        if self.artifact.has_records or self.artifact.is_debug or attributes.cooperative or self._maps is not None:
+        if self.artifact.has_records or self.artifact.is_debug or attributes.cooperative:
             return None
         _complete_process()
         if self._rows is None:
@@ -339,7 +339,12 @@ def _complete_process() -> None:
     os.register_at_fork(after_in_child=lambda: process.set("get_context", 0))
 
 
-_FUNCTIONS = {"launch_kernel": "cuLaunchKernelEx", "get_context": "cuCtxGetCurrent", "set_context": "cuCtxSetCurrent"}
+_FUNCTIONS = {
+    "launch_kernel": "cuLaunchKernelEx",
+    "encode_tiled": "cuTensorMapEncodeTiled",
+    "get_context": "cuCtxGetCurrent",
+    "set_context": "cuCtxSetCurrent",
+}
 
 
 def _load(artifact: Artifact, device: int) -> Any:

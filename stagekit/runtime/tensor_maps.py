@@ -5,7 +5,7 @@
     maps.encode(values, [address, ...])    on a GPU: at the addresses where the native parameters are
 
 A map is built anew for each launch, which takes less than a microsecond: nothing has to notice that an array has moved. Native
-launchers do the same in machine code (`backends/launcher/support/tensor_maps.py`), after the same checks.
+launchers do the same in machine code (`backends/launcher/tensor_maps.py`), after the same checks.
 """
 
 from __future__ import annotations
@@ -16,19 +16,13 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from stagekit import dtypes
+from stagekit import native_tables as tables
 from stagekit.diagnostics import counted
-from stagekit.dtypes import DType
 from stagekit.hostexpr import compile_expressions
 from stagekit.limits import TENSOR_MAP_AXES
 from stagekit.runtime import driver
 from stagekit.runtime.errors import LaunchError, TensorMapRefused
 from stagekit.signature import TENSOR_MAP_UNIT, TensorMapSpec
-
-MOST_ALONG = 2**31 - 1
-"""Elements along an axis: coordinates are int32."""
-STRIDE_LIMIT = 1 << 40
-"""Bytes. Source: CUDA driver API, cuTensorMapEncodeTiled."""
 
 
 class Extents(NamedTuple):
@@ -78,8 +72,8 @@ def _objection(spec: TensorMapSpec, address: int, shape: Sequence[int], steps: S
     itemsize = spec.dtype.itemsize
     for axis, (size, step) in enumerate(zip(shape, steps)):
         stride = step * itemsize
-        if not 1 <= size <= MOST_ALONG:
-            return f"it has {counted(size, 'element')} along axis {axis}", f"it must have 1 to {MOST_ALONG}"
+        if not 1 <= size <= tables.TENSOR_MAP_MOST:
+            return f"it has {counted(size, 'element')} along axis {axis}", f"it must have 1 to {tables.TENSOR_MAP_MOST}"
         if size == 1:
             continue
         if axis == len(shape) - 1 and step != 1:
@@ -87,7 +81,7 @@ def _objection(spec: TensorMapSpec, address: int, shape: Sequence[int], steps: S
                 f"its elements lie {step} apart along the last axis",
                 "they must lie side by side: pass a contiguous array",
             )
-        if axis < len(shape) - 1 and (stride % TENSOR_MAP_UNIT or not 0 <= stride < STRIDE_LIMIT):
+        if axis < len(shape) - 1 and (stride % TENSOR_MAP_UNIT or not 0 <= stride < tables.TENSOR_MAP_STRIDES):
             why = f"its stride along axis {axis} is {counted(stride, 'byte')}"
             return why, f"it must be a multiple of {TENSOR_MAP_UNIT} from 0 on, below 2**40: pad the rows of the array"
     if address % TENSOR_MAP_UNIT:
@@ -97,23 +91,6 @@ def _objection(spec: TensorMapSpec, address: int, shape: Sequence[int], steps: S
 
 
 # -- the driver -----------------------------------------------------------------------------------------------------------
-
-# Source: CUDA driver API, CUtensorMapDataType; types of 8 bits have one number, and the sign of 16 bits none
-DATA_TYPES: dict[DType, int] = {
-    **{each: {1: 0, 2: 1}[each.itemsize] for each in dtypes.ALL_DTYPES if each.kind != "bool" and each.itemsize <= 2},
-    dtypes.uint32: 2,
-    dtypes.int32: 3,
-    dtypes.uint64: 4,
-    dtypes.int64: 5,
-    dtypes.float16: 6,
-    dtypes.float32: 7,
-    dtypes.float64: 8,
-    dtypes.bfloat16: 9,
-}
-SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
-FILLS = {"zero": 0, "nan": 1}
-NO_INTERLEAVE = 0
-PROMOTION = 2  # of what is read to 128 bytes in the L2 cache: CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 
 _LONGS, _WORDS = ctypes.c_uint64 * TENSOR_MAP_AXES, ctypes.c_uint32 * TENSOR_MAP_AXES
 _INT, _POINTER = ctypes.c_int, ctypes.c_void_p
@@ -133,5 +110,5 @@ def _arguments(spec: TensorMapSpec, extents: Extents) -> tuple[Any, ...]:
     longs: list[Any] = [_LONGS(*each[::-1]) for each in (extents.shape, extents.strides)]
     words: list[Any] = [_WORDS(*each[::-1]) for each in (spec.box, (1,) * rank)]
     arrays = [ctypes.cast(each, _POINTER) for each in [*longs, *words]]
-    form = NO_INTERLEAVE, SWIZZLES[spec.swizzle], PROMOTION, FILLS[spec.fill]
-    return DATA_TYPES[spec.dtype], rank, extents.address, *arrays, *form
+    form = tables.tensor_map_form(spec.swizzle, spec.fill)
+    return tables.TENSOR_MAP_TYPES[spec.dtype], rank, extents.address, *arrays, *form

@@ -25,6 +25,10 @@ class _Launch(ctypes.Structure):
 
 
 _LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Launch), *[ctypes.c_void_p] * 3)
+_ENCODE = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_size_t,
+    *[ctypes.POINTER(ctypes.c_uint64)] * 2, *[ctypes.POINTER(ctypes.c_uint32)] * 2, *[ctypes.c_int] * 4,
+)  # fmt: skip
 _GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_size_t))
 _SET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t)
 
@@ -42,10 +46,12 @@ class FakeNativeDriver(FakeDriver):
         super().__init__()
         self.native: list[tuple[Any, ...]] = []
         self.attributes: list[list[tuple[int, tuple[int, ...]]]] = []
+        self.maps: list[tuple[Any, ...]] = []
         self.status = 0
         self.on_launch: Callable[[], None] = lambda: None
         self._functions = {
             b"cuLaunchKernelEx": _LAUNCH(self._launch),
+            b"cuTensorMapEncodeTiled": _ENCODE(self._encode),
             b"cuCtxGetCurrent": _GET(self._get),
             b"cuCtxSetCurrent": _SET(self._set),
         }
@@ -62,6 +68,25 @@ class FakeNativeDriver(FakeDriver):
 
     def _set(self, context: int) -> int:
         self.current = context
+        return 0
+
+    def _encode(
+        self,
+        address: int,
+        dtype: int,
+        rank: int,
+        start: int,
+        shape: Any,
+        strides: Any,
+        box: Any,
+        steps: Any,
+        *form: int,
+    ) -> int:
+        """Note what a tensor map is made of, and leave its number in its first word."""
+        assert address % 64 == 0
+        extents = shape[:rank], strides[: rank - 1], box[:rank], steps[:rank]
+        self.maps.append((dtype, rank, start, *map(tuple, extents), form))
+        ctypes.c_uint64.from_address(address).value = len(self.maps) - 1
         return 0
 
     def _launch(self, launch: Any, function: int, pointers: int, _: int) -> int:

@@ -15,7 +15,7 @@ import pytest
 import stagekit as sk
 from stagekit import native_tables as tables
 from stagekit.dtypes import float32, int64
-from stagekit.hostexpr import Slot
+from stagekit.hostexpr import HostOp, Slot
 from stagekit.jit.native_launchers import NativeLaunchers
 from stagekit.runtime import driver, native_process
 from stagekit.runtime.args import read_array
@@ -25,7 +25,8 @@ from stagekit.runtime.device_array import DeviceArray, empty
 from stagekit.runtime.errors import ArgumentError, CudaError
 from stagekit.runtime.launch_config import LaunchRequest
 from stagekit.runtime.native_process import CallShape, LaunchParameter
-from stagekit.signature import LaunchAttributes, LaunchSpec, ParamSlot, ScalarSpec, Signature
+from stagekit.runtime.tensor_maps import TensorMaps
+from stagekit.signature import LaunchAttributes, LaunchSpec, ParamSlot, ScalarSpec, Signature, TensorMapSpec
 from tests.launch.fake_gpu import (
     STREAM_OF_FIRST,
     STREAM_OF_SECOND,
@@ -103,6 +104,29 @@ def test_tensors_are_read_and_the_kernel_is_enqueued_on_their_current_stream(gpu
     assert words == [0x10000, 1000, 0x20000]
     assert factor & 0xFFFFFFFF == FACTOR, "above a value, its word may hold anything"
     assert not launch.general.calls
+
+
+def test_tensor_maps_are_built_as_the_general_way_builds_them_and_what_has_none_goes_there(gpu: Any) -> None:
+    half = HostOp("floordiv", (Slot(1), 2))
+    spec = TensorMapSpec("x", 0, Slot(0), (2, half), (half, 1), float32, (2, 32), 128, "nan")
+    launch = Launches(dataclasses.replace(SAXPY, maps=(spec, dataclasses.replace(spec, number=1, swizzle=0)))).load(0)
+    gpu.parameter_count = 6
+    own = (ctypes.c_uint8 * 192)()
+
+    launch(FakeTensor((1000,), (1,)), FakeTensor((1000,), (1,), address=0x20000), 1.5)
+    start = ctypes.addressof(own)
+    TensorMaps("saxpy", (spec,)).encode([0x10000, 1000, 0x20000, 1.5], [start + -start % 64])
+
+    ((*_, (*_, first, second)),) = gpu.native
+    assert (first, second) == (0, 1)
+    plain, unswizzled, general = gpu.maps
+    assert plain == general == (7, 2, 0x10000, (500, 2), (2000,), (32, 2), (1, 1), (0, 3, 2, 1))
+    assert unswizzled[-1] == (0, 0, 2, 1)
+    for size, address in ((12, 0x10000), (1000, 0x10004), (0, 0x10000)):
+        gpu.native.clear()
+        launch(FakeTensor((size,), (1,), address=address), FakeTensor((size,), (1,), address=0x20000), 1.5)
+        assert not gpu.native
+    assert len(launch.general.calls) == 3
 
 
 def test_attributes_reach_the_driver_and_a_grid_that_clusters_do_not_divide_goes_the_general_way(gpu: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from stagekit.runtime import cuda, driver, native_process
+from stagekit.runtime import cuda, driver, native_process, tensor_maps
 
 NAMES = {
     0: "CUDA_SUCCESS",
@@ -204,7 +204,14 @@ class FakeDriver:
     parameter_count = 0
 
 
-CACHED = (driver._handle, driver._event, driver.capability, driver.device_name, cuda._complete_process)
+CACHED = (
+    driver._handle,
+    driver._event,
+    driver.capability,
+    driver.device_name,
+    cuda._complete_process,
+    tensor_maps._encoder,
+)
 """What remembers answers of the driver."""
 
 

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from stagekit import native_tables as tables
 from stagekit.backends.host.target import LoadedCode, load, machine_for, quick_machine, this_processor
-from stagekit.backends.launcher import support
+from stagekit.backends.launcher import support, tensor_maps
 from stagekit.backends.launcher.expressions import Expressions
 from stagekit.backends.launcher.registers import PTR, Reg, Type
 from stagekit.backends.launcher.request import CallParameter, LauncherRequest, Target
@@ -96,7 +96,8 @@ def _expressions(request: LauncherRequest) -> list[HostExpr]:
     arrays = [s for s in request.specs if isinstance(s, ArraySpec)]
     related = [size for s in arrays for size in (*s.shape, *(s.strides or ())) if size is not None]
     facts = [fact.holds for fact in request.facts]
-    return [*own, *request.shared_needs, *facts, *(size for size in related if not isinstance(size, int))]
+    maps = [size for each in request.maps for size in (each.address, *each.shape, *each.strides)]
+    return [*own, *request.shared_needs, *facts, *maps, *(size for size in related if not isinstance(size, int))]
 
 
 def _array_words(spec: ArraySpec | PointerSpec, target: Target) -> list[int]:
@@ -221,7 +222,8 @@ class _LaunchCode:
         r = self.r
         shared_bytes = size.shared_bytes + self.request.added_shared_bytes
         launch = launching.launch_of(r, self.state, size.grid, size.block, shared_bytes)
-        values = self.state, r.array_of(self.slots), launch, self.destination
+        maps = [tensor_maps.encoded(r, self.process, each, self.value_of) for each in self.request.maps]
+        values = self.state, r.array_of([*self.slots, *maps]), launch, self.destination
         result = launching.enqueue.call_through(r, self.process, *values)
         r.require(result.is_set())
         return result

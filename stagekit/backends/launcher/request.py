@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from stagekit.frozen import frozen
 from stagekit.hostexpr import HostExpr
-from stagekit.signature import ArgSpec, Fact, LaunchSpec, ParamSlot, Signature
+from stagekit.signature import ArgSpec, Fact, LaunchSpec, ParamSlot, Signature, TensorMapSpec
 
 Target = Literal["cpu", "cuda"]
 Part = Literal["whole", "front", "entry"]
@@ -47,7 +47,8 @@ class LauncherRequest:
     """All that the machine code of a launcher depends on.
 
     parameters: in the order of the call, the last `keyword_only` of them not by position. launch: what the kernel computes.
-    shared_needs: dynamic shared bytes that a launch must at least give. facts: what the code takes for granted. block: the
+    shared_needs: dynamic shared bytes that a launch must at least give. facts: what the code takes for granted. maps: parameters
+    behind the slots, for CUDA only. block: the
     threads per axis that a computed launch must have, where they are fixed. own_shared_bytes: of the kernel, beside what a launch
     computes. added_shared_bytes: what every launch adds to that, for CUDA only.
     """
@@ -61,6 +62,7 @@ class LauncherRequest:
     launch: LaunchSpec | None
     shared_needs: tuple[HostExpr, ...]
     facts: tuple[Fact, ...]
+    maps: tuple[TensorMapSpec, ...]
     block: tuple[int, int, int] | None
     own_shared_bytes: int
     added_shared_bytes: int
@@ -71,7 +73,9 @@ class LauncherRequest:
         """Make a request from a signature, without words for people, and without what the part has no use for."""
         specs = tuple(replace(spec, name="") for spec in signature.specs)
         needs, facts = signature.shared_needs, tuple(replace(fact, text="") for fact in signature.facts)
-        request = cls(part=part, specs=specs, slots=signature.slots, shared_needs=needs, facts=facts, **fields)
+        maps = tuple(replace(each, name="") for each in signature.maps)
+        fields |= {"specs": specs, "slots": signature.slots, "shared_needs": needs, "facts": facts, "maps": maps}
+        request = cls(part=part, **fields)
         return request if part == "whole" else replace(request, **_NOTHING[part])
 
 
@@ -79,6 +83,7 @@ _NOTHING: Mapping[Part, dict[str, Any]] = {
     "front": {
         "launch": None,
         "shared_needs": (),
+        "maps": (),
         "block": None,
         "own_shared_bytes": 0,
         "added_shared_bytes": 0,
