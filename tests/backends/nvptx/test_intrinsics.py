@@ -44,11 +44,12 @@ def calling(batch: tuple[tuple[Intrinsic, Sig], ...], *, fastmath: bool) -> Func
             for result in b.call(spec, args, [_any_choice(p.choices) for p in spec.params]):
                 b.store(place[result.type.dtype], result)
 
-    return kernel({d.short: array(d) for d in dtypes.ALL_DTYPES}, body, block=(128, 1, 1), fastmath=fastmath)
+    arrays = {d.short: array(d) for d in dtypes.ALL_DTYPES}
+    return kernel(arrays, body, block=(128, 1, 1), fastmath=fastmath, tensor_maps=(1,))
 
 
 def _any_choice(choices: object) -> object:
-    return choices[-1] if isinstance(choices, tuple) else {int: 1, bool: True, str: ""}[choices]  # type: ignore[index]
+    return choices[-1] if isinstance(choices, tuple) else {int: 1, bool: True, str: "", tuple: ()}[choices]  # type: ignore[index]
 
 
 @on_every_gpu
