@@ -84,9 +84,15 @@ def decide(w: Writer, fn: Function, params: Mapping[Value, Form], span: RowSpan)
 def bounds_of(
     w: Writer, fn: Function, params: Mapping[Value, Form], span: RowSpan, values: Sequence[Value]
 ) -> list[Bounds | None]:
-    """Return the bounds of some integers of `fn` in a row, None for one that is not followed."""
-    ranges = _Ranges(w, fn, params, span)
-    return [ranges[value] for value in values]
+    """Return the bounds of some integers of `fn` in a row, None for one that is not followed, or only where a comparison comes
+    out as expected.
+    """
+    found = list[Bounds | None]()
+    for value in values:
+        ranges = _Ranges(w, fn, params, span)
+        bounds = ranges[value]
+        found.append(None if ranges.conditions else bounds)
+    return found
 
 
 class _Ranges(IntegerAnalysis[Bounds | None]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import stagekit as sk
@@ -61,6 +61,12 @@ def of_atomics(x: VECTOR, y: VECTOR, n: sk.int64):
 
 
 @sk.jit
+def from_a_clamp(x: VECTOR, y: VECTOR, n: sk.int64):
+    for i in range(max(first(), 1), n, all_threads()):
+        sk.atomic_add(y + i, x[i])
+
+
+@sk.jit
 def that_carries(x: VECTOR, y: VECTOR, n: sk.int64):
     total = sk.int32(0)
     for i in range(first(), n, all_threads()):
@@ -74,7 +80,7 @@ def of_rows(x: VECTOR, y: VECTOR, n: sk.int64):
         sk.atomic_add(y + i, x[i])
 
 
-BY_ROUNDS = (by_for, from_an_offset_in_int32, by_while, by_blocks, of_atomics)
+BY_ROUNDS = (by_for, from_an_offset_in_int32, by_while, by_blocks, of_atomics, from_a_clamp)
 AS_WRITTEN = (that_carries, of_rows)
 
 
@@ -86,6 +92,9 @@ AS_WRITTEN = (that_carries, of_rows)
     near=st.sampled_from((0, 1, 2, 7)),
     off=st.integers(-2, 2),
 )
+@example(
+    kernel=from_a_clamp, grid=1, block=1, near=1, off=0
+)  # no thread begins where the first one would without the clamp
 def test_every_element_is_met_as_the_interpreter_meets_it(kernel, grid: int, block: int, near: int, off: int) -> None:
     n = max(near * grid * block + off, 0)
     results = [_run(sk.compile(kernel, target), grid, block, n) for target in ("cpu", "interp")]
