@@ -82,7 +82,8 @@ class TensorMapSpec:
     """A tensor map that a launch on a GPU builds, of the array `name` or of a view of it.
 
     address: in bytes. shape, strides: elements per axis and from one to the next, the last stride is to be 1. box: elements of a
-    tile per axis. swizzle: bytes, 0 for none. fill: what a tile has outside the array, "zero" or "nan".
+    tile per axis. swizzle: bytes, 0 for none. fill: what a tile has outside the array, "zero" or "nan". is_written: the kernel
+    stores tiles by it.
     """
 
     name: str
@@ -94,6 +95,7 @@ class TensorMapSpec:
     box: tuple[int, ...]
     swizzle: int
     fill: str
+    is_written: bool
 
 
 TENSOR_MAP_UNIT = 16

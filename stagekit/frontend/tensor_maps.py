@@ -19,13 +19,14 @@ from stagekit.frontend.overloads import call_intrinsic
 from stagekit.frontend.parts import describe
 from stagekit.frontend.values import Array, Extent, Number
 from stagekit.intrinsics import by_name
-from stagekit.intrinsics.tensor_maps import DTYPES, REDUCTIONS
+from stagekit.intrinsics.tensor_maps import DTYPES, REDUCTIONS, misplaced, tma_reduce, tma_store
 from stagekit.ir import Block, Native, Value, ops, walk
 from stagekit.limits import MAX_BOX, MAX_SHARED_BYTES, TENSOR_MAP_AXES
 from stagekit.signature import TENSOR_MAP_UNIT, TensorMapSpec
 
 SWIZZLES = (0, 32, 64, 128)
 FILLS = ("zero", "nan")
+_STORES = (tma_store.name, tma_reduce.name)
 
 
 @staged
@@ -99,9 +100,12 @@ def tma(site: Site, name: str, array: Array, handle: Number, index: Any, *args: 
     places = index if isinstance(index, tuple | list) else (index,)
     if len(places) != array.ndim:
         raise site.error(BadCall(f"{len(places)} coordinates of a tile of `{array.name}`", f"give {array.ndim}"))
+    known = [place if type(place) is int else 0 for place in places]
+    if why := misplaced(array.dtype, known, name in _STORES):
+        raise site.error(BadCall(f"a tile of `{array.name}` that begins {why}", "move where it begins, or pass a view"))
     if op is not None and array.dtype not in REDUCTIONS.get(op, ()):
-        known = ", ".join(each for each in REDUCTIONS if array.dtype in REDUCTIONS[each]) or "none"
-        raise site.error(BadCall(f"reduce by {shown(op)} of {array.dtype.name}", f"the TMA unit does: {known}"))
+        others = ", ".join(each for each in REDUCTIONS if array.dtype in REDUCTIONS[each]) or "none"
+        raise site.error(BadCall(f"reduce by {shown(op)} of {array.dtype.name}", f"the TMA unit does: {others}"))
     given = [arrays.pointer_to(site, array) if each is None else each for each in args]
     padded = [*[0] * (TENSOR_MAP_AXES - array.ndim), *places]
     params = {"rank": array.ndim} | ({"op": op} if op is not None else {})
@@ -117,10 +121,13 @@ def maps_in(body: Block) -> tuple[TensorMapSpec, ...]:
     if not found:
         return ()
     host = HostExpressions(body, found[0].loc, walk(body))
-    return tuple(_spec(host, op) for _, op in sorted({op.params[0]: op for op in found}.items()))
+    written = {op.args[0] for op in walk(body) if type(op) is ops.IntrinsicOp and op.spec.name in _STORES}
+    are_all_written = not written <= {op.result for op in found}  # one of several maps, chosen at run time
+    numbered = sorted({op.params[0]: op for op in found}.items())
+    return tuple(_spec(host, op, are_all_written or op.result in written) for _, op in numbered)
 
 
-def _spec(host: HostExpressions, op: ops.IntrinsicOp) -> TensorMapSpec:
+def _spec(host: HostExpressions, op: ops.IntrinsicOp, is_written: bool) -> TensorMapSpec:
     number, box, swizzle, fill = op.params
     rank = len(box)
     host.loc = op.loc
@@ -137,7 +144,7 @@ def _spec(host: HostExpressions, op: ops.IntrinsicOp) -> TensorMapSpec:
         ) from None
     dtype = op.args[0].type.dtype
     name = host.name_of(op.args[0])
-    return TensorMapSpec(name, number, start, shape, steps, dtype, box, swizzle, fill)
+    return TensorMapSpec(name, number, start, shape, steps, dtype, box, swizzle, fill, is_written)
 
 
 def _converted(host: HostExpressions, value: Value) -> Any:

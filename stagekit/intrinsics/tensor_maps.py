@@ -6,7 +6,8 @@ and its swizzle). The launcher builds it, and hands it to the kernel as a parame
 
 All arrays have five axes here, the first of which may have one element, so that there is one record of each kind. Users call the
 methods of `sk.tensor_map`. A copy is given its array besides the map: every analysis then sees which memory it reads or writes.
-Source: PTX ISA, "cp.async.bulk.tensor", "Tensors: tiled mode, swizzling modes"; CUDA driver API, cuTensorMapEncodeTiled.
+Source: PTX ISA, "cp.async.bulk.tensor", "Tensors: tiled mode, swizzling modes"; CUDA driver API, cuTensorMapEncodeTiled; CUDA C++
+Programming Guide, "Tensor Memory Access", for where a tile may begin. An H200 ends the context at a tile that begins elsewhere.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from stagekit.ir import (
     Value,
 )
 from stagekit.limits import TENSOR_MAP_AXES
+from stagekit.signature import TENSOR_MAP_UNIT
 
 DTYPES = tuple(d for d in dtypes.ALL_DTYPES if d.kind != "bool")
 _WORDS = frozenset({dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64})
@@ -44,11 +46,24 @@ REDUCTIONS: Mapping[str, frozenset[DType]] = {
     "add": frozenset({*_HALVES, dtypes.int32, dtypes.uint32, dtypes.uint64, dtypes.float32, dtypes.float64}),
     "min": _ORDERED,
     "max": _ORDERED,
-    "and": _WORDS,
-    "or": _WORDS,
-    "xor": _WORDS,
+    "and": _WORDS - {dtypes.int64},
+    "or": _WORDS - {dtypes.int64},
+    "xor": _WORDS - {dtypes.int64},
 }
-"""Of which dtypes `tma_reduce` does each operation. Source: PTX ISA, "cp.reduce.async.bulk"."""
+"""Of which dtypes `tma_reduce` does each operation. Source: PTX ISA, "cp.reduce.async.bulk", but for bits of int64, which an H200
+refuses as an illegal instruction."""
+
+
+def misplaced(dtype: DType, first: Sequence[int], to_array: bool) -> str:
+    """Return why no tile may begin at these coordinates, "" if one may. to_array: it is stored, or combined, and not loaded."""
+    unit, last = TENSOR_MAP_UNIT // dtype.itemsize, len(first) - 1
+    if first[last] % unit:
+        return f"at {first[last]} along axis {last}, which is no multiple of {unit}: of {TENSOR_MAP_UNIT} bytes of {dtype.name}"
+    below = [axis for axis, place in enumerate(first) if place < 0]
+    if to_array and below:
+        return f"at {first[below[0]]} along axis {below[0]}, and a store begins at 0 or above"
+    return ""
+
 
 _AXES = range(TENSOR_MAP_AXES)
 _COORDINATES = [f"i{axis}" for axis in _AXES]

@@ -77,16 +77,17 @@ class TensorMap:
     def load(self, tile: Any, index: Any, mbarrier: Any) -> None:
         """Begin to copy the tile whose first element is A[index] to shared memory; one thread does it.
 
-        index: an int32 per axis, negative or past the end as well: outside the array there are zeros, or NaN. The copy signals
-        `nbytes` to the mbarrier.
+        index: an int32 per axis, negative or past the end as well, along the last one a multiple of 16 bytes: outside the array
+        there are zeros, or NaN. The copy signals `nbytes` to the mbarrier. A tile that begins elsewhere is refused as BAD_CALL if
+        that is known while specialising, found by the sanitizer as TILE_MISPLACED, and ends the CUDA context on a GPU.
         """
         sk._tma("tma_load", self.array, self.handle, index, tile, None, mbarrier)
 
     def store(self, tile: Any, index: Any) -> None:
         """Begin to copy a tile to the array from A[index] on, but for what lies outside the array; one thread does it.
 
-        What threads wrote to the tile needs `fence_proxy_async` first. The thread calls `cp_async_bulk_commit` behind its stores,
-        and `cp_async_bulk_wait`.
+        index: as for `load`, and not negative. What threads wrote to the tile needs `fence_proxy_async` first. The thread calls
+        `cp_async_bulk_commit` behind its stores, and `cp_async_bulk_wait`.
         """
         sk._tma("tma_store", self.array, self.handle, index, None, tile)
 
@@ -94,12 +95,12 @@ class TensorMap:
         """As `store`, but combine each element of the array with that of the tile, atomically.
 
         op: "add", "min" or "max" of 32-bit and 64-bit integers (no "add" of int64), float16 and bfloat16; "add" of float32 and
-        float64; "and", "or" or "xor" of integers. Others are refused as BAD_CALL.
+        float64; "and", "or" or "xor" of int32, uint32 and uint64. Others are refused as BAD_CALL.
         """
         sk._tma("tma_reduce", self.array, self.handle, index, None, tile, op=op)
 
     def prefetch(self, index: Any = None) -> None:
-        """Bring a tile nearer, to the L2 cache; without an index, the map itself."""
+        """Bring a tile nearer, to the L2 cache; without an index, the map itself. index: as for `load`."""
         if index is None:
             sk._tma("prefetch_tensor_map", self.array, self.handle, None)
         else:
@@ -114,6 +115,7 @@ def tensor_map(array: Any, box: tuple[int, ...], *, swizzle: int = 0, fill: str 
     16 bytes, and with a swizzle just as many. swizzle: 0, 32, 64 or 128 bytes. fill: what tiles have outside the array, "zero" or
     "nan". Refused as BAD_TENSOR_MAP: what does not fit; a view that a thread's own numbers decide. At the launch, refused as
     TENSOR_MAP_REFUSED: an array without elements, whose elements do not lie side by side along the last axis, whose address or
-    other strides are no multiples of 16 bytes, or with a negative stride. From compute capability 9.0 on, and in the sanitizer.
+    other strides are no multiples of 16 bytes, or with a negative stride; where tiles are stored, one whose last axis has no
+    multiple of 16 bytes, since the TMA unit would write on to the next one. From compute capability 9.0 on, and in the sanitizer.
     """
     return TensorMap(array, sk._tensor_map(array, box, swizzle, fill), box, swizzle)

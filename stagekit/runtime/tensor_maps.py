@@ -4,8 +4,8 @@
     maps.check(values)                     raises LaunchError, on every target
     maps.encode(values, [address, ...])    on a GPU: at the addresses where the native parameters are
 
-A map is built anew for each launch, which takes less than a microsecond: nothing has to notice that an array has moved. Native
-launchers do the same in machine code (`backends/launcher/tensor_maps.py`), after the same checks.
+A map is built anew for each launch: nothing has to notice that an array has moved. Native launchers do the same in machine code
+(`backends/launcher/tensor_maps.py`), after the same checks.
 """
 
 from __future__ import annotations
@@ -84,6 +84,9 @@ def _objection(spec: TensorMapSpec, address: int, shape: Sequence[int], steps: S
         if axis < len(shape) - 1 and (stride % TENSOR_MAP_UNIT or not 0 <= stride < tables.TENSOR_MAP_STRIDES):
             why = f"its stride along axis {axis} is {counted(stride, 'byte')}"
             return why, f"it must be a multiple of {TENSOR_MAP_UNIT} from 0 on, below 2**40: pad the rows of the array"
+    if spec.is_written and (row := shape[-1] * itemsize) % TENSOR_MAP_UNIT:  # it would write on to the next multiple
+        why = f"its last axis has {counted(row, 'byte')}, and the kernel stores tiles to it"
+        return why, f"an array that the TMA unit writes has a multiple of {TENSOR_MAP_UNIT} there: pad its rows"
     if address % TENSOR_MAP_UNIT:
         why = f"its address is {counted(address % TENSOR_MAP_UNIT, 'byte')} past a multiple of {TENSOR_MAP_UNIT}"
         return why, "pass an aligned array; a view may begin at such an element alone"

@@ -108,7 +108,7 @@ def test_tensors_are_read_and_the_kernel_is_enqueued_on_their_current_stream(gpu
 
 def test_tensor_maps_are_built_as_the_general_way_builds_them_and_what_has_none_goes_there(gpu: Any) -> None:
     half = HostOp("floordiv", (Slot(1), 2))
-    spec = TensorMapSpec("x", 0, Slot(0), (2, half), (half, 1), float32, (2, 32), 128, "nan")
+    spec = TensorMapSpec("x", 0, Slot(0), (2, half), (half, 1), float32, (2, 32), 128, "nan", is_written=True)
     launch = Launches(dataclasses.replace(SAXPY, maps=(spec, dataclasses.replace(spec, number=1, swizzle=0)))).load(0)
     gpu.parameter_count = 6
     own = (ctypes.c_uint8 * 192)()
@@ -127,6 +127,15 @@ def test_tensor_maps_are_built_as_the_general_way_builds_them_and_what_has_none_
         launch(FakeTensor((size,), (1,), address=address), FakeTensor((size,), (1,), address=0x20000), 1.5)
         assert not gpu.native
     assert len(launch.general.calls) == 3
+
+    row = dataclasses.replace(spec, shape=(Slot(1),), strides=(1,), box=(32,), swizzle=0)
+    for is_written, launched in ((True, [1]), (False, [1, 1])):
+        launch = Launches(dataclasses.replace(SAXPY, maps=(dataclasses.replace(row, is_written=is_written),))).load(0)
+        gpu.parameter_count = 5
+        gpu.native.clear()
+        for size in (1000, 1001):
+            launch(FakeTensor((size,), (1,)), FakeTensor((size,), (1,), address=0x20000), 1.5)
+        assert [1 for _ in gpu.native] == launched, "the end of a row of 4004 bytes would be written over"
 
 
 def test_attributes_reach_the_driver_and_a_grid_that_clusters_do_not_divide_goes_the_general_way(gpu: Any) -> None:

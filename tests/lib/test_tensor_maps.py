@@ -61,13 +61,15 @@ def begun(tensor_map, tile, at, fault=""):
 
 
 @sk.jit
-def moved(A, B, out, raw, used, at, box: sk.constexpr, swizzle: sk.constexpr, fill: sk.constexpr, op: sk.constexpr):
-    """Load the tile of A at `at`; copy it as it lies to `raw`, in the order of the box to `out`; bring it doubled to B.
+def moved(
+    A, B, out, raw, used, kept, at, to, box: sk.constexpr, swizzle: sk.constexpr, fill: sk.constexpr, op: sk.constexpr
+):
+    """Load the tile of A at `at`; copy it as it lies to `raw`, in the order of the box to `out`; bring it doubled to B at `to`.
 
-    Of the last axis of A and B only the first `used` elements count.
+    Of the last axis of A only the first `used` elements count, of B's the first `kept`.
     """
     a = sk.tensor_map(A[..., :used], box, swizzle=swizzle, fill=fill)
-    b = sk.tensor_map(B[..., :used], box, swizzle=swizzle)
+    b = sk.tensor_map(B[..., :kept], box, swizzle=swizzle)
     tile, t = a.alloc(), sk.cuda.thread_idx("x")
     begun(a, tile, at)
     for i in range(t, a.count, THREADS):
@@ -80,9 +82,9 @@ def moved(A, B, out, raw, used, at, box: sk.constexpr, swizzle: sk.constexpr, fi
     sk.syncthreads()
     if t == 0:
         if op == "store":
-            b.store(tile, at)
+            b.store(tile, to)
         else:
-            b.reduce(op, tile, at)
+            b.reduce(op, tile, to)
         sk.cuda.cp_async_bulk_commit()
         sk.cuda.cp_async_bulk_wait()
 
@@ -117,7 +119,12 @@ def swizzled(tile, swizzle):
 COMBINE = {"store": lambda a, b: b, "add": np.add, "min": np.minimum, "max": np.maximum, "xor": np.bitwise_xor}
 
 
-def check(place, array, used, at, box, swizzle, fill, op):
+def wide(array):
+    """The same numbers where NumPy's comparisons know NaN, which those of bfloat16 do not in every version."""
+    return array.astype(np.float64) if array.dtype.kind == "V" else array
+
+
+def check(place, array, used, kept, at, to, box, swizzle, fill, op):
     rng = np.random.default_rng(0)
     before = rng.integers(0, 50, array.shape).astype(array.dtype)
     count = math.prod(box)
@@ -126,16 +133,17 @@ def check(place, array, used, at, box, swizzle, fill, op):
         place,
         moved[1, THREADS],
         [array, before, np.zeros(count, array.dtype), np.zeros(count, array.dtype)],
-        used, tuple(at), box, swizzle, fill, op,
+        used, kept, tuple(at), tuple(to), box, swizzle, fill, op,
     )[1:]  # fmt: skip
 
-    tile, is_there, inside = tile_of(array[..., :used], at, box, fill)
-    np.testing.assert_array_equal(out.reshape(box), tile)
-    np.testing.assert_array_equal(raw, swizzled(tile, swizzle))
+    tile = tile_of(array[..., :used], at, box, fill)[0]
+    _, is_there, inside = tile_of(before[..., :kept], to, box, fill)
+    np.testing.assert_array_equal(wide(out.reshape(box)), wide(tile))
+    np.testing.assert_array_equal(wide(raw), wide(swizzled(tile, swizzle)))
     expected = before.copy()
     where = tuple(i[is_there] for i in inside)
     expected[where] = COMBINE[op](before[where], (tile + tile)[is_there]).astype(array.dtype)
-    np.testing.assert_array_equal(after, expected)
+    np.testing.assert_array_equal(wide(after), wide(expected))
 
 
 @st.composite
@@ -145,14 +153,18 @@ def cases(draw):
     inner = (swizzle or 16 * draw(st.integers(1, 5))) // dtype.itemsize
     box = (*draw(st.lists(st.integers(1, 5), max_size=4)), inner)
     rows = draw(st.lists(st.integers(1, 9), min_size=len(box) - 1, max_size=len(box) - 1))
-    last = 16 // dtype.itemsize * draw(st.integers(1, 9))
+    unit = 16 // dtype.itemsize
+    last = unit * draw(st.integers(1, 9))
     used = draw(st.integers(1, last))  # the others are between the rows
-    at = [draw(st.integers(-side - 1, size + 1)) for side, size in zip(box, (*rows, used))]
+    kept = unit * draw(st.integers(1, last // unit))
+    at = [draw(st.integers(-side - 1, size + 1)) for side, size in zip(box, rows)]
+    at.append(unit * draw(st.integers(-inner // unit - 1, used // unit + 1)))
+    to = [*[draw(st.integers(0, size + 1)) for size in rows], unit * draw(st.integers(0, kept // unit + 1))]
     is_float = dtype.kind in "fV"
     fill = draw(st.sampled_from(("zero", "nan"))) if is_float else "zero"
     op = draw(st.sampled_from(reductions(dtype))) if fill == "zero" else "store"
     array = np.arange(math.prod(rows) * last).reshape(*rows, last) % 50
-    return array.astype(dtype), used, at, box, swizzle, fill, op
+    return array.astype(dtype), used, kept, at, to, box, swizzle, fill, op
 
 
 def reductions(dtype):
@@ -160,7 +172,9 @@ def reductions(dtype):
         return ("store",)
     if dtype in (np.float32, np.float64):
         return ("store", "add")
-    return ("store", "min", "max", *(("xor",) if dtype.kind in "iu" else ()), *(() if dtype == np.int64 else ("add",)))
+    if dtype == np.int64:
+        return ("store", "min", "max")
+    return ("store", "min", "max", "add", *(("xor",) if dtype.kind in "iu" else ()))
 
 
 FAULTS = {
@@ -221,7 +235,7 @@ def test_reductions_of_blocks_add_up():
         sk.cuda.fence_proxy_async()
         sk.syncthreads()
         if t == 0:
-            a.reduce("add", tile, (-1, 0))
+            a.reduce("add", tile, (1, 0))
             a.reduce("add", tile, (0, 0))
             sk.cuda.cp_async_bulk_commit()
             sk.cuda.cp_async_bulk_wait()
@@ -231,7 +245,7 @@ def test_reductions_of_blocks_add_up():
     sk.sanitize(added)[5, THREADS](total)
 
     own = np.arange(32).reshape(4, 8)
-    np.testing.assert_array_equal(total, 5 * (own + np.concatenate([own[1:], np.zeros((1, 8))])))
+    np.testing.assert_array_equal(total, 5 * (own + np.concatenate([np.zeros((1, 8)), own[:-1]])))
 
 
 @pytest.mark.parametrize(
@@ -242,12 +256,54 @@ def test_reductions_of_blocks_add_up():
         (np.zeros((4, 64), np.float32)[:, ::2], "lie 2 apart along the last axis"),
         (np.zeros((4, 64), np.float32)[:, 1:33], "address is 4 bytes past a multiple of 16"),
         (np.zeros((0, 32), np.float32), "0 elements along axis 0"),
+        (np.zeros((4, 36), np.float32)[:, :33], "its last axis has 132 bytes, and the kernel stores tiles to it"),
     ],
 )
 def test_an_array_without_a_map_is_refused_before_anything_runs(array, why):
     with pytest.raises(sk.LaunchError, match=why):
         sk.sanitize(faulty)[1, THREADS](array, "")
     sk.sanitize(faulty)[0, THREADS](array, "")
+
+
+@sk.inline
+def begin_at(A, copy, at):
+    a = sk.tensor_map(A, (4, 8))
+    tile = a.alloc()
+    begun(a, tile, at if copy == "load" else (0, 0))
+    if sk.cuda.thread_idx("x") == 0 and copy != "load":
+        if copy == "store":
+            a.store(tile, at)
+        else:
+            a.reduce("add", tile, at)
+        sk.cuda.cp_async_bulk_commit()
+        sk.cuda.cp_async_bulk_wait()
+
+
+@sk.jit
+def placed(A, copy: sk.constexpr, at):
+    begin_at(A, copy, at)
+
+
+@sk.jit
+def placed_as_known(A, copy: sk.constexpr, at: sk.constexpr):
+    begin_at(A, copy, at)
+
+
+@pytest.mark.parametrize("copy", ["load", "store", "reduce"])
+@pytest.mark.parametrize("at", [(0, 1), (0, -3), (1, 6), (-1, 0), (0, -4), (2, 4)])
+def test_a_tile_begins_where_the_unit_can(copy, at):
+    is_right = at[1] % 4 == 0 and (copy == "load" or min(at) >= 0)
+    watch = sk.sanitize(placed, collect=True)
+
+    watch[1, THREADS](np.ones((8, 16), np.float32), copy, at)
+
+    assert [each.id for each in watch.report.findings][:1] == ([] if is_right else ["TILE_MISPLACED"])
+    known = placed_as_known.specialize(A=sk.Tensor((None, None), sk.float32), copy=copy, at=at)
+    refused = (
+        contextlib.nullcontext() if is_right else pytest.raises(sk.StagekitError, match="a tile of `A` that begins at")
+    )
+    with refused:
+        assert known.ir
 
 
 @pytest.mark.parametrize(
@@ -293,7 +349,7 @@ def test_ptxas_takes_every_form(rank):
     for op in ("store", "add", "min", "max"):
         kernel = moved.specialize(
             A=array, B=array, out=sk.Tensor((None,), sk.float16), raw=sk.Tensor((None,), sk.float16), used=sk.int32,
-            at=(1,) * rank, box=box, swizzle=64, fill="nan", op=op,
+            kept=sk.int32, at=(8,) * rank, to=(8,) * rank, box=box, swizzle=64, fill="nan", op=op,
         )  # fmt: skip
         found = ptxas.assemble(kernel.compile("cuda", capability=90).stages["ptx"])
         assert not found.warnings
@@ -318,7 +374,8 @@ def test_tiles_come_and_go_as_they_lie_on_a_gpu(case):
 def test_what_a_launch_must_know_is_kept_on_disk():
     kernel = moved.specialize(
         A=sk.Tensor((None, None), sk.float16), B=sk.Tensor((None, None), sk.float16), out=sk.Tensor((None,), sk.float16),
-        raw=sk.Tensor((None,), sk.float16), used=sk.int32, at=(1, 1), box=(2, 32), swizzle=64, fill="nan", op="add",
+        raw=sk.Tensor((None,), sk.float16), used=sk.int32, kept=sk.int32,
+        at=(8, 8), to=(8, 8), box=(2, 32), swizzle=64, fill="nan", op="add",
     )  # fmt: skip
     signature = kernel.compile("cuda", capability=90).signature
 

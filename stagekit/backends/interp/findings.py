@@ -288,6 +288,12 @@ class ProxyFenceMissing(Diagnostic):
     )
 
 
+class TileMisplaced(Diagnostic):
+    title = "A tile that begins where the TMA unit cannot"
+    label = "a tile of `{array}` begins {why}"
+    help = "begin tiles at multiples of 16 bytes along the last axis, and those that are stored inside the array"
+
+
 class BadBulkSize(Diagnostic):
     title = "Size of a bulk copy"
     label = "a copy of {size}"

@@ -19,11 +19,12 @@ import numpy as np
 
 from stagekit.backends.interp.access import touches
 from stagekit.backends.interp.asynchronous import Arrange, Flight, begin, only, run_of, signalling
+from stagekit.backends.interp.findings import TileMisplaced
 from stagekit.backends.interp.memory import AnyPointers, Array, in_lane
 from stagekit.backends.interp.program import Built, Compiler
 from stagekit.backends.interp.team import Access, Run, Team, Values
 from stagekit.dtypes import DType
-from stagekit.intrinsics.tensor_maps import tma_load
+from stagekit.intrinsics.tensor_maps import misplaced, tma_load
 from stagekit.ir import Native, ops
 from stagekit.limits import TENSOR_MAP_AXES
 
@@ -97,7 +98,11 @@ def build_tile_copy(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
     def step(values: Values, team: Team) -> None:
         for lane, signal in signals_of(values, team).items():
             tensor_map = team.launch.tensor_maps[int(in_lane(values[handle], lane))]
-            first = tuple(in_lane(values[n], lane) for n in coordinates)
+            first = tuple(int(in_lane(values[n], lane)) for n in coordinates)
+            if why := misplaced(of_tile.dtype, first, not is_load):
+                name = next(iter(tensor_map.address.parts(only(team, lane))))[0].allocation.name
+                team.report(TileMisplaced(name, why), op.loc, only(team, lane), name)
+                continue
             whole = run_of(team, values[place], lane, math.prod(tensor_map.box), of_tile, tensor_map.align)
             numbers, offsets = tensor_map.elements(first)
             elements = _elements(team, tensor_map.address, lane, offsets, of_array)

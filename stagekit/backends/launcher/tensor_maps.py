@@ -21,6 +21,8 @@ def encoded(r: Routine, process: Reg, spec: TensorMapSpec, value_of: Callable[[H
     for size in shape:
         r.require((size - 1).to(uint64) < tables.TENSOR_MAP_MOST)
     r.require((steps[-1] == 1) | (shape[-1] == 1))
+    if spec.is_written:
+        r.require(shape[-1] * spec.dtype.itemsize & (TENSOR_MAP_UNIT - 1) == 0)
     strides = [_stride(r, size, step * spec.dtype.itemsize) for size, step in zip(shape[:-1], steps)]
     made = r.alloca_here(r.number(TENSOR_MAP_BYTES), TENSOR_MAP_ALIGN)
     first = (tables.TENSOR_MAP_TYPES[spec.dtype], len(spec.box))
