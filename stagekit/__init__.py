@@ -35,6 +35,7 @@ from stagekit.frontend.language import (
     alloc_shared,
     dynamic_shared,
     load,
+    peer,
     speculate,
     static_assert,
     static_print,

@@ -8,6 +8,36 @@ from stagekit.runtime.device_array import to_device as to_device
 from stagekit.runtime.driver import device_count as device_count
 from stagekit.runtime.driver import is_available as is_available
 from stagekit.runtime.launch_config import LaunchConfig as LaunchConfig
+def thread_idx(axis: Any = ...) -> Any:
+    'Index of this thread in its block along axis "x", "y" or "z"; counts from 0.'
+def block_idx(axis: Any = ...) -> Any:
+    'Index of this block in the grid along axis "x", "y" or "z"; counts from 0.'
+def block_dim(axis: Any = ...) -> Any:
+    'Threads per block along axis "x", "y" or "z".'
+def grid_dim(axis: Any = ...) -> Any:
+    'Blocks in the grid along axis "x", "y" or "z".'
+def lane_id() -> Any:
+    'Index of this thread in its warp, 0 to 31. Threads are put into warps in the order x, then y, then z.'
+def warp_id() -> Any:
+    "Index of this thread's warp in its block: the thread's number (x first, then y, then z) divided by 32."
+def cluster_rank() -> Any:
+    'Number of this block among those of its cluster, which are counted along x, then y, then z, from 0. On cuda: compute capability 9.0 or above.'
+def cluster_blocks() -> Any:
+    'Blocks of each cluster. On cuda: compute capability 9.0 or above.'
+def cluster_dim(axis: Any = ...) -> Any:
+    'Blocks of each cluster along axis "x", "y" or "z". On cuda: compute capability 9.0 or above.'
+def block_idx_in_cluster(axis: Any = ...) -> Any:
+    'Index of this block in its cluster along axis "x", "y" or "z"; counts from 0. On cuda: compute capability 9.0 or above.'
+def cluster_idx(axis: Any = ...) -> Any:
+    'Index of this cluster in the grid of clusters along axis "x", "y" or "z"; counts from 0. On cuda: compute capability 9.0 or above.'
+def cluster_arrive(order: Any = ...) -> Any:
+    'Arrive at the barrier of the cluster, without waiting. Each thread does so once, then calls `cluster_wait`. order: whether what it wrote before is there for those that wait; `relaxed` orders nothing. On cuda: compute capability 9.0 or above.'
+def cluster_wait() -> Any:
+    'Wait until every thread of the cluster that has not ended has called `cluster_arrive`. On cuda: compute capability 9.0 or above.'
+def cluster_sync() -> Any:
+    'Wait until every thread of the cluster is here; what any of them wrote before, to shared memory of any of its blocks too, is then visible to all of them. On cuda: compute capability 9.0 or above.'
+def map_shared_rank(pointer: Any, rank: Any) -> Any:
+    'The same place in shared memory of the block `rank` of the cluster; `sk.peer` does it for arrays. On cuda: compute capability 9.0 or above.'
 def mma_m16n8k16_f16(a0: Any, a1: Any, a2: Any, a3: Any, b0: Any, b1: Any, c0: Any, c1: Any, c2: Any, c3: Any) -> Any:
     "c + a @ b of a warp, all 32 lanes: a 16 by 16, b 16 by 8 of float16, c 16 by 8 of float32, in fragments. On a GPU the order of additions, and their rounding, are the hardware's. On cuda: compute capability 8.0 or above; below that by other instructions."
 def mma_m16n8k16_bf16(a0: Any, a1: Any, a2: Any, a3: Any, b0: Any, b1: Any, c0: Any, c1: Any, c2: Any, c3: Any) -> Any:
@@ -64,18 +94,6 @@ def cp_async_bulk_wait(pending: Any = ..., read: Any = ...) -> Any:
     "Wait until at most `pending` groups of this thread's copies to global memory, the latest ones, are under way; with `read`, until the others have read their shared memory, which may then be written again. On cuda: compute capability 9.0 or above."
 def elect_sync(mask: Any = ...) -> Any:
     'True in one lane of `mask`, which every lane of it calls: that which begins copies for the warp. It is always the same lane for the same mask, on the CPU the lowest. On cuda: compute capability 9.0 or above; below that by other instructions.'
-def thread_idx(axis: Any = ...) -> Any:
-    'Index of this thread in its block along axis "x", "y" or "z"; counts from 0.'
-def block_idx(axis: Any = ...) -> Any:
-    'Index of this block in the grid along axis "x", "y" or "z"; counts from 0.'
-def block_dim(axis: Any = ...) -> Any:
-    'Threads per block along axis "x", "y" or "z".'
-def grid_dim(axis: Any = ...) -> Any:
-    'Blocks in the grid along axis "x", "y" or "z".'
-def lane_id() -> Any:
-    'Index of this thread in its warp, 0 to 31. Threads are put into warps in the order x, then y, then z.'
-def warp_id() -> Any:
-    "Index of this thread's warp in its block: the thread's number (x first, then y, then z) divided by 32."
 def syncthreads() -> Any:
     'Wait until every thread of the block is here; what any of them wrote before is then visible to all of them.'
 def syncthreads_count(predicate: Any) -> Any:
@@ -96,4 +114,4 @@ def threadfence() -> Any:
     "Order this thread's memory accesses as seen by all threads of the device. Waits for nobody."
 def threadfence_system() -> Any:
     "Order this thread's memory accesses as seen by all devices and the host. Waits for nobody."
-__all__ = ['DeviceArray', 'LaunchConfig', 'block_dim', 'block_idx', 'capability', 'cp_async', 'cp_async_bulk_commit', 'cp_async_bulk_g2s', 'cp_async_bulk_s2g', 'cp_async_bulk_wait', 'cp_async_commit', 'cp_async_wait', 'device_count', 'elect_sync', 'empty', 'fence', 'fence_mbarrier_init', 'fence_proxy_async', 'grid_dim', 'is_available', 'lane_id', 'ldmatrix_x1', 'ldmatrix_x2', 'ldmatrix_x4', 'mbarrier_arrive', 'mbarrier_arrive_expect_tx', 'mbarrier_expect_tx', 'mbarrier_init', 'mbarrier_inval', 'mbarrier_test_wait', 'mbarrier_try_wait', 'mbarrier_wait', 'mma_m16n8k16_bf16', 'mma_m16n8k16_f16', 'mma_m16n8k32_s8', 'mma_m16n8k32_u8', 'mma_m16n8k8_tf32', 'mma_m8n8k4_f64', 'nanosleep', 'round_tf32', 'synchronize', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'thread_idx', 'threadfence', 'threadfence_block', 'threadfence_system', 'to_device', 'warp_id']
+__all__ = ['DeviceArray', 'LaunchConfig', 'block_dim', 'block_idx', 'block_idx_in_cluster', 'capability', 'cluster_arrive', 'cluster_blocks', 'cluster_dim', 'cluster_idx', 'cluster_rank', 'cluster_sync', 'cluster_wait', 'cp_async', 'cp_async_bulk_commit', 'cp_async_bulk_g2s', 'cp_async_bulk_s2g', 'cp_async_bulk_wait', 'cp_async_commit', 'cp_async_wait', 'device_count', 'elect_sync', 'empty', 'fence', 'fence_mbarrier_init', 'fence_proxy_async', 'grid_dim', 'is_available', 'lane_id', 'ldmatrix_x1', 'ldmatrix_x2', 'ldmatrix_x4', 'map_shared_rank', 'mbarrier_arrive', 'mbarrier_arrive_expect_tx', 'mbarrier_expect_tx', 'mbarrier_init', 'mbarrier_inval', 'mbarrier_test_wait', 'mbarrier_try_wait', 'mbarrier_wait', 'mma_m16n8k16_bf16', 'mma_m16n8k16_f16', 'mma_m16n8k32_s8', 'mma_m16n8k32_u8', 'mma_m16n8k8_tf32', 'mma_m8n8k4_f64', 'nanosleep', 'round_tf32', 'synchronize', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'thread_idx', 'threadfence', 'threadfence_block', 'threadfence_system', 'to_device', 'warp_id']

@@ -68,7 +68,18 @@ bits everywhere. A 16-bit float is computed as float32 and rounded once more, wh
 _SECTIONS = {
     "memory": (
         "Reading and writing arrays, and memory of the block and of the thread. Atomics are [below](#atomics).",
-        ("load", "store", "alloc_shared", "alloc_local", "dynamic_shared", "window", "table", "vector", "switch"),
+        (
+            "load",
+            "store",
+            "alloc_shared",
+            "alloc_local",
+            "dynamic_shared",
+            "peer",
+            "window",
+            "table",
+            "vector",
+            "switch",
+        ),
     ),
     "tiles": (
         "Values of a whole block, for block-level kernels, reductions and scans. Elementwise operations take tiles like numbers.",

@@ -7,6 +7,7 @@ Called outside a kernel they raise an error, but for the few that `outside` list
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import inspect
 import math
@@ -38,6 +39,7 @@ from stagekit.frontend.parts import describe
 from stagekit.frontend.source import name_given_to
 from stagekit.frontend.tables import table_of
 from stagekit.frontend.values import Address, Array, Number, StaticRange, holds_run_time
+from stagekit.intrinsics import registry
 from stagekit.ir import BOOL, Space, Value, Vector
 from stagekit.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES
 
@@ -373,6 +375,25 @@ def window(site: Site, array: Any, start: Any, shape: Any) -> Array:
     if any(size < 1 for size in known):
         raise site.error(BadCall(f"a window of {known}", "give sizes of at least 1"))
     return arrays.window(site, array, starts, known)
+
+
+@staged
+def peer(site: Site, array: Any, rank: Any) -> Any:
+    """The array in shared memory, or the pointer into it, of the block `rank` of this block's cluster; or of this block.
+
+    array: of this block's own. rank: an integer below `cuda.cluster_blocks()`. What it gives is loaded, stored and updated by
+    atomics like any array; `cuda.cluster_sync` orders that among blocks, and keeps each there until all have done. Compute
+    capability 9.0 or above. Refused as BAD_CALL: what is no array or pointer, and memory that is not shared.
+    """
+    base = _pointer(site, "peer", array.base if isinstance(array, Array) else array)
+    if base.type.space is not Space.SHARED:
+        text = f"`peer` of an array in {base.type.space.value} memory"
+        raise site.error(
+            BadCall(text, "give one of `alloc_shared` or `dynamic_shared`: other memory is reached as it is")
+        )
+    number = Number(arrays.index_value(site, rank))
+    mapped = site.invoke(registry.by_name("map_shared_rank"), [base, number])
+    return dataclasses.replace(array, base=mapped) if isinstance(array, Array) else mapped
 
 
 @staged

@@ -4,6 +4,7 @@ from stagekit.intrinsics import (
     approximations,
     atomics,
     bits,
+    clusters,
     dot_products,
     exponentials,
     hopper,
@@ -25,7 +26,7 @@ FAMILIES = {
     "sync": (sync,),
     "warp": (warp,),
     "tensor cores": (tensor,),
-    "Hopper": (hopper, tensor_maps),
+    "Hopper": (hopper, clusters, tensor_maps),
     "atomics": (atomics,),
 }
 

@@ -21,7 +21,7 @@ from typing import Any
 from stagekit import dtypes
 from stagekit.intrinsics import rounding
 from stagekit.intrinsics.families import ByDtype
-from stagekit.intrinsics.order import ORDERS, PTX_SCOPES, SCOPE, order_param
+from stagekit.intrinsics.order import ORDERS, PTX_SCOPES, PTX_SPACES, SCOPE, order_param
 from stagekit.intrinsics.registry import by_name, define, sig
 from stagekit.intrinsics.terms import Term
 from stagekit.ir import (
@@ -41,7 +41,7 @@ from stagekit.ir import (
 )
 
 Combine = Callable[[Builder, Value, Value], Value]
-_SPACES = (Space.GLOBAL, Space.SHARED)
+_SPACES = (Space.GLOBAL, Space.SHARED, Space.CLUSTER)
 Results = tuple[Value, ...]
 
 
@@ -262,7 +262,7 @@ def _as_128_bits(verb: str) -> Expand:
         assert isinstance(pointer.type, Pointer)
         names = ["expected", "new"][-len(values) // 2 :]
         made = [f"mov.b128 {name}, {{${3 + 2 * k}, ${4 + 2 * k}}};" for k, name in enumerate(names)]
-        step = f"{_atom(b, params)}.{pointer.type.space.value}.{verb}.b128 old, [$2], {', '.join(names)};"
+        step = f"{_atom(b, params)}.{PTX_SPACES[pointer.type.space]}.{verb}.b128 old, [$2], {', '.join(names)};"
         text = f"{{ .reg .b128 old, {', '.join(names)}; {' '.join(made)} {step} mov.b128 {{$0, $1}}, old; }}"
         constraints = f"=l,=l,l,{'l,' * len(values)}~{{memory}}"
         return b.asm(text, constraints, tuple(args), (values[0].type,) * 2, has_side_effects=True, host=None)

@@ -9,11 +9,12 @@ the NVIDIA PTX Memory Consistency Model", ASPLOS 2019.
 
 from __future__ import annotations
 
-from stagekit.ir import Param
+from stagekit.ir import Param, Space
 
 ORDERS = ("relaxed", "acquire", "release", "acq_rel", "seq_cst")
 SCOPES = ("block", "gpu", "sys")
 PTX_SCOPES = {"block": "cta", "gpu": "gpu", "sys": "sys"}
+PTX_SPACES = {Space.GLOBAL: "global", Space.SHARED: "shared", Space.CLUSTER: "shared::cluster"}
 
 _ELSEWHERE = {
     "sem": "order",

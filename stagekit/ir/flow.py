@@ -68,6 +68,13 @@ def _edges_of_while(op: ops.While) -> Iterator[Edge]:
     yield from zip(forwarded, op.results)
 
 
+def _moved_by_call(op: ops.IntrinsicOp) -> Iterable[Edge]:
+    """Return the edge from a pointer that an intrinsic is given to the one that it makes of it."""
+    if len(op.results) == 1 and isinstance(op.results[0].type, Pointer):
+        return ((op.args[0], op.results[0]),)
+    return ()
+
+
 _Rules = Mapping[type[Op], Callable[[Any], Iterable[Edge]]]
 
 _EDGES: _Rules = {
@@ -81,6 +88,7 @@ _COPIES: _Rules = {
     ops.Offset: lambda op: ((op.pointer, op.result),),
     ops.Bitcast: lambda op: ((op.operand, op.result),),
     ops.Select: lambda op: ((op.if_true, op.result), (op.if_false, op.result)),
+    ops.IntrinsicOp: _moved_by_call,
 }
 _TAKERS: Mapping[type[Op], Callable[[Any], Sequence[Sequence[Value | None]]]] = {
     ops.If: lambda op: (op.results, op.results),

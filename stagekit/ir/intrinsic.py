@@ -137,6 +137,13 @@ class Native(Enum):
     TENSOR_MAP = "tensor_map"  # args: array, sizes, strides -> handle; params: number, box, swizzle, fill
     TILE_COPY = "tile_copy"  # by a tensor map; the record's name says which way
     GIVE_WAY = "give_way"  # to another thread of the machine
+    CLUSTER_RANK = "cluster_rank"
+    CLUSTER_BLOCKS = "cluster_blocks"
+    CLUSTER_DIM = "cluster_dim"  # params: axis
+    BLOCK_IDX_IN_CLUSTER = "block_idx_in_cluster"
+    CLUSTER_IDX = "cluster_idx"
+    CLUSTER_BARRIER = "cluster_barrier"  # arrival or wait, as the record's name says
+    PEER = "peer"  # args: pointer, rank -> the pointer there
 
 
 BARRIERS = (Native.BARRIER, Native.BARRIER_COUNT, Native.BARRIER_AND, Native.BARRIER_OR)

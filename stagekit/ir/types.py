@@ -27,6 +27,7 @@ class Space(Enum):
     SHARED = "shared"  # one copy per block
     LOCAL = "local"  # one copy per thread
     CONSTANT = "constant"  # part of the code: nothing writes it
+    CLUSTER = "cluster"  # shared memory of any block of the cluster: an address that `map_shared_rank` made
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)

@@ -129,7 +129,8 @@ class InterpKernel(Kernel):
                 slots[first] = interp.ListedMemory(base, memory)
                 allocations += memory
             program = self._program.with_seed(0 if self.session is None else self.session.next_seed())
-            report = interp.launch(program, slots, size.grid, size.block, size.shared_bytes, allocations, stops.stop)
+            sizes, cluster = (size.grid, size.block, size.shared_bytes), self._attributes(brackets).cluster
+            report = interp.launch(program, slots, *sizes, allocations, stops.stop, cluster)
         copies.write_back()
         context = [f"while running `{self._name}`{fixed_text(self._constexprs)}"]
         if report.schedule is not None:

@@ -17,6 +17,7 @@ import numpy as np
 from stagekit.backends.interp.access import WrittenBytes
 from stagekit.backends.interp.asynchronous import Protocols
 from stagekit.backends.interp.breakpoints import StoppedBlock
+from stagekit.backends.interp.clusters import PeerMemory
 from stagekit.backends.interp.control import CONTROLS
 from stagekit.backends.interp.findings import Finding, FindingSink, Index3, Message
 from stagekit.backends.interp.memory import Allocation, Anywhere, at_byte, find, join_arenas
@@ -105,8 +106,10 @@ def launch(
     dynamic_shared_bytes: int = 0,
     allocations: Sequence[Allocation] = (),
     stop: Callable[[int, StoppedBlock], None] | None = None,
+    cluster: Index3 = (1, 1, 1),
 ) -> Report:
-    """Run a prepared kernel. grid: blocks, block: threads, along x, y, z. See the module for slots and allocations.
+    """Run a prepared kernel. grid: blocks, block: threads, cluster: blocks that start together, along x, y, z. See the module for
+    slots and allocations.
 
     stop: called at each `breakpoint()` of a block, with the number of its scene and the threads that stop.
     """
@@ -114,7 +117,7 @@ def launch(
     join_arenas(known)
     options, checks = program.options, program.options.checks
     sink = FindingSink(options.max_findings)
-    state = LaunchState(grid, block, dynamic_shared_bytes, params, known, options, sink, stop=stop)
+    state = LaunchState(grid, block, dynamic_shared_bytes, params, known, options, sink, stop=stop, cluster=cluster)
     written = WrittenBytes(options.outputs, checks.uninitialised)
     measured = Measured()
     races = Races(state, program) if checks.races else None
@@ -123,6 +126,8 @@ def launch(
         state.watchers.append(
             Protocols(state, clocks, program.accesses)
         )  # first, as it says why the others find something
+    if program.has(Native.PEER):
+        state.watchers.append(PeerMemory(state, None if races is None else races.clocks))
     if races is not None:
         state.watchers += [races, races.clocks]
     if checks.uninitialised or options.outputs:

@@ -267,6 +267,34 @@ class MbarrierBytesLeft(Diagnostic):
     help = "expect as many bytes as copies bring, and wait for them"
 
 
+class ClusterBarrierMisused(Diagnostic):
+    title = "Misuse of the barrier of a cluster"
+    label = "{what}"
+    help = "{hint}"
+
+
+class ClusterBarrierStuck(Diagnostic):
+    """A wait that nobody will end: all warps that can run wait. Notes name the others."""
+
+    title = "Wait for the barrier of a cluster that never opens"
+    label = "waits here, and {missing} of the cluster, which have not ended, will not arrive"
+    help = "let every thread of every block of the cluster arrive, the same number of times"
+
+
+class NoPeer(Diagnostic):
+    title = "No such block in the cluster"
+    label = "rank {rank}, in a cluster of {blocks}"
+    help = (
+        "ranks count from 0 to `cluster_blocks() - 1`; the launch says how many there are: `LaunchConfig(cluster=...)`"
+    )
+
+
+class PeerEnded(Diagnostic):
+    title = "Shared memory of a block that may have ended"
+    label = "{verb} element {index} of `{array}` of another block, whose end nothing orders behind that"
+    help = "put `cluster_sync()` behind the last access of another block's memory, so that no block ends before"
+
+
 class CopyUnderWay(Diagnostic):
     title = "Access of memory that a copy works on"
     label = "{verb} element {index} of `{array}` ({space} memory), which a copy still {copies}"

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from stagekit.backends.interp.access import touches
-from stagekit.backends.interp.findings import MbarrierAbsent, MbarrierMisused, MbarrierOverrun
+from stagekit.backends.interp.findings import MbarrierAbsent, MbarrierMisused, MbarrierOverrun, MbarrierStuck
 from stagekit.backends.interp.program import Built, Compiler, Step
 from stagekit.backends.interp.team import Access, LaunchState, Role, Team, Touch, Values
 from stagekit.diagnostics import Diagnostic, Loc, counted
@@ -55,12 +55,28 @@ class Mbarrier:
         more = f"; {unseen} phases have ended since a wait last saw one end" if unseen > 1 else ""
         return f"phase {self.phase} lacks {' and '.join(parts) or 'nothing'}{more}"
 
+    def stuck(self, phase: int) -> Diagnostic:
+        return MbarrierStuck(phase, self.name, self.lacks())
+
+    def awaits(self, phase: int) -> str:
+        return f"the phase of parity {phase} of `{self.name}`, whose {self.lacks()}"
+
+
+class Awaitable(Protocol):
+    """What threads wait for, in phases: an mbarrier, the barrier of a cluster."""
+
+    def stuck(self, phase: int) -> Diagnostic:
+        """Return what is wrong where this phase never ends."""
+
+    def awaits(self, phase: int) -> str:
+        """Return in words what somebody waits for who waits for this phase."""
+
 
 class Awaited(NamedTuple):
-    """A wait that has failed: for which phase of which mbarrier, and a thread that waits."""
+    """A wait that has failed: for which phase of what (of an mbarrier its parity), and a thread that waits."""
 
-    mbarrier: Mbarrier
-    parity: int
+    what: Awaitable
+    phase: int
     loc: Loc
     tag: int
 
@@ -95,9 +111,9 @@ def count_down(launch: LaunchState, mbarrier: Mbarrier, arrivals: int, tx: int) 
             watcher.handed_on(mbarrier, ended(mbarrier))
 
 
-def ended(mbarrier: Mbarrier) -> Hashable:
+def ended(barrier: Awaitable) -> Hashable:
     """Return the key under which watchers keep what a wait for the phases that have ended learns."""
-    return mbarrier, "ended"
+    return barrier, "ended"
 
 
 # -- operations -----------------------------------------------------------------------------------------------------------

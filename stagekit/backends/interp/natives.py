@@ -7,6 +7,7 @@ active and named in the mask; otherwise it keeps its own, and the check of lanes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from stagekit.backends.interp.asynchronous import build_bulk_commit, build_bulk_copy, build_bulk_wait, build_proxy_fence
 from stagekit.backends.interp.atomics import ATOMICS, build_atomic, build_load, build_pair, build_store
+from stagekit.backends.interp.clusters import build_cluster_barrier, build_peer
 from stagekit.backends.interp.findings import AbsentLaneRead, LaneNotHere, LaneOutsideMask, MasksDiffer
 from stagekit.backends.interp.mbarriers import build_mbarrier
 from stagekit.backends.interp.memory import Array
@@ -263,6 +265,13 @@ NATIVES: dict[Native, NativeBuilder] = {
     Native.BLOCK_IDX: _of_team(lambda team, axis: team.block_idx[AXES.index(axis)]),
     Native.BLOCK_DIM: _of_team(lambda team, axis: np.int64(team.launch.block[AXES.index(axis)])),
     Native.GRID_DIM: _of_team(lambda team, axis: np.int64(team.launch.grid[AXES.index(axis)])),
+    Native.CLUSTER_RANK: _of_team(lambda team: team.cluster_rank),
+    Native.CLUSTER_BLOCKS: _of_team(lambda team: np.int64(math.prod(team.launch.cluster))),
+    Native.CLUSTER_DIM: _of_team(lambda team, axis: np.int64(team.launch.cluster[AXES.index(axis)])),
+    Native.BLOCK_IDX_IN_CLUSTER: _of_team(lambda team, axis: team.block_idx_in_cluster[AXES.index(axis)]),
+    Native.CLUSTER_IDX: _of_team(lambda team, axis: team.cluster_idx[AXES.index(axis)]),
+    Native.CLUSTER_BARRIER: build_cluster_barrier,
+    Native.PEER: build_peer,
     Native.LANE_ID: _of_team(lambda team: team.lane_id),
     Native.WARP_ID: _of_team(lambda team: team.warp_id),
     **dict.fromkeys(BARRIERS, _barrier),

@@ -246,7 +246,7 @@ class Clocks(Watcher):
 
     def __init__(self, launch: LaunchState, program: Program) -> None:
         self.shift = launch.tag_shift
-        messages = (Native.FENCE, Native.MBARRIER, Native.BULK_COPY, Native.TILE_COPY)
+        messages = (Native.FENCE, Native.MBARRIER, Native.BULK_COPY, Native.TILE_COPY, Native.CLUSTER_BARRIER)
         self.has_messages = any(map(program.has, messages)) or any(a.acquires or a.releases for a in program.accesses)
         self.knows_lanes = self.has_messages or program.has(Native.WARP_BARRIER)
         self.teams: dict[Team, Clock] = {}

@@ -24,7 +24,7 @@ from stagekit.backends.interp.uses import ALWAYS, Place, UseFinder
 from stagekit.diagnostics import InternalError
 from stagekit.dtypes import DType
 from stagekit.frozen import frozen
-from stagekit.ir import Block, Effect, Function, Native, Op, Pointer, Value, flow, ops, semantics, walk
+from stagekit.ir import Block, Effect, Function, Native, Op, Pointer, Space, Value, flow, ops, semantics, walk
 
 
 def native_of(op: ops.IntrinsicOp) -> Native | None:
@@ -51,6 +51,9 @@ def waiting_loops(fn: Function, sources: flow.Sources, written: frozenset[Value]
         return not written.isdisjoint(seen)
 
     return frozenset(op for op in walk(fn.body) if isinstance(op, ops.While) and waits(op))
+
+
+_WAITING = frozenset({Native.CLUSTER_BARRIER, Native.PEER})  # what warps do that take turns
 
 
 def _is_retry(op: Op, loop: ops.While) -> bool:
@@ -156,7 +159,8 @@ class Compiler:
         self.options = options
         self.written = frozenset(flow.written(fn.body, sources))
         self.waiting = waiting_loops(fn, sources, self.written)
-        self.is_scheduled = options.schedule is not None or bool(self.waiting)
+        called = (native_of(op) for op in walk(fn.body) if isinstance(op, ops.IntrinsicOp))
+        self.is_scheduled = options.schedule is not None or bool(self.waiting) or not _WAITING.isdisjoint(called)
         self.uses = UseFinder(fn)
         self.indices = Indices(fn) if options.checks.overflow else None
         self.uses_as_index = self.uses if self.indices is None else self.uses.but_with(self.indices.users)
@@ -218,7 +222,8 @@ class Compiler:
         named = dict(zip([p.name for p in op.spec.params], op.params)) if isinstance(op, ops.IntrinsicOp) else {}
         order = {name: named[name] for name in ("order", "scope") if name in named}
         number, axes = len(self.accesses) + 1, self._axes_of(pointer)
-        access = Access(number, role, kind.dtype, kind.space, op.loc, axes, is_seen, **stated, **order)
+        space = Space.SHARED if kind.space is Space.CLUSTER else kind.space  # of whichever block
+        access = Access(number, role, kind.dtype, space, op.loc, axes, is_seen, **stated, **order)
         self.accesses.append(access)
         return access
 

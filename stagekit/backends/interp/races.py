@@ -32,7 +32,7 @@ from stagekit.backends.interp.order import Clocks, Epochs
 from stagekit.backends.interp.program import Program
 from stagekit.backends.interp.team import WARP_SHIFT, Access, LaunchState, Team, Touch, Watcher
 from stagekit.diagnostics import Note
-from stagekit.ir import Space
+from stagekit.ir import Native, Space
 
 _SETTLE_AT = 1 << 16  # members that a crowd's list may hold in the order of their coming
 
@@ -299,6 +299,7 @@ class Races(Watcher):
     def __init__(self, launch: LaunchState, program: Program) -> None:
         self.clocks = Clocks(launch, program)
         self.accesses = program.accesses
+        self.has_peers = program.has(Native.PEER)  # does more than one block reach shared memory?
         self.shadows: dict[Any, Shadow] = {}
         self.constant_arenas = _constant_arenas(launch, program)
         sizes: dict[Space, set[int]] = defaultdict(set)
@@ -323,7 +324,9 @@ class Races(Watcher):
         now, shadow = self._now(touch), self.shadows.get(arena)
         if shadow is None:
             units = -(-max(len(arena.data), arena.arena_end) // self.unit_bytes[arena.space])
-            make_crowd = functools.partial(Crowd, units, self.clocks, arena.space is Space.SHARED)
+            make_crowd = functools.partial(
+                Crowd, units, self.clocks, arena.space is Space.SHARED and not self.has_peers
+            )
             shadow = self.shadows[arena] = defaultdict(make_crowd)
         for rival in _RIVALS[part]:
             if (crowd := shadow.get(rival)) is not None:
@@ -339,7 +342,7 @@ class Races(Watcher):
 
     def barrier(self, teams: Sequence[Team], here: Array) -> None:
         """Forget the rolls of shared memory, all of whose crowds are over."""
-        for memory in teams[0].memory if here.all() else ():
+        for memory in teams[0].memory if here.all() and not self.has_peers else ():
             for crowd in self.shadows.get(memory, {}).values():
                 if crowd.roll is not None:
                     crowd.roll.clear()

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from stagekit.backends.interp.asynchronous import lander
+from stagekit.backends.interp.clusters import Cluster
 from stagekit.backends.interp.control import Abandoned
-from stagekit.backends.interp.findings import BarrierNotReached, DivergentBarrier, MbarrierStuck, NoProgress
+from stagekit.backends.interp.findings import BarrierNotReached, DivergentBarrier, NoProgress
 from stagekit.backends.interp.mbarriers import Awaited
 from stagekit.backends.interp.memory import Allocation, Array, just_aligned
 from stagekit.backends.interp.options import Schedule
@@ -69,8 +70,9 @@ class TeamRun:
 
 
 def _blocks_to_start(launch: LaunchState, program: Program) -> Iterator[Array]:
-    """Return groups of blocks that start together, in the order of the schedule."""
-    numbers = np.arange(launch.blocks)
+    """Return the blocks of clusters that start together, one cluster in each row, in the order of the schedule."""
+    clusters = _clusters(launch)
+    numbers = np.arange(len(clusters))
     schedule = launch.options.schedule
     if schedule is not None and schedule.order == "backward":
         numbers = numbers[::-1]
@@ -80,12 +82,36 @@ def _blocks_to_start(launch: LaunchState, program: Program) -> Iterator[Array]:
     if not program.is_scheduled:
         sizes = (a.count * a.dtype.itemsize for a in program.shared if a.count is not None)
         shared_bytes = sum(sizes) + launch.dynamic_shared_bytes
-        together = max(min(_TEAM_LANES // launch.threads, _TEAM_SHARED_BYTES // max(shared_bytes, 1)), 1)
-    return (numbers[start : start + together] for start in range(0, len(numbers), together))
+        blocks = min(_TEAM_LANES // launch.threads, _TEAM_SHARED_BYTES // max(shared_bytes, 1))
+        together = max(blocks // clusters.shape[1], 1)
+    return (clusters[numbers[start : start + together]] for start in range(0, len(numbers), together))
 
 
-def _start(launch: LaunchState, program: Program, blocks: Array) -> list[TeamRun]:
-    """Return the teams of blocks that start together."""
+def _clusters(launch: LaunchState) -> Array:
+    """Return the numbers of the blocks of each cluster, by rank: shape (clusters, blocks of each)."""
+    (gx, gy, gz), (cx, cy, cz) = launch.grid, launch.cluster
+    numbers = np.arange(launch.blocks).reshape(gz // cz, cz, gy // cy, cy, gx // cx, cx)
+    return numbers.transpose(0, 2, 4, 1, 3, 5).reshape(-1, cx * cy * cz)
+
+
+def _start(launch: LaunchState, program: Program, clusters: Array) -> list[TeamRun]:
+    """Return the teams of blocks that start together: of one cluster where warps take turns, else side by side."""
+    if not program.is_scheduled:
+        return _start_blocks(launch, program, clusters.reshape(-1))
+    (blocks,) = clusters
+    cluster = Cluster(launch, len(blocks))
+    started = []
+    for rank, block in enumerate(blocks):
+        teams = _start_blocks(launch, program, np.array([block]))
+        for each in teams:
+            each.team.cluster, each.team.rank = cluster, rank
+            cluster.teams.append(each.team)
+        cluster.memory.append(teams[0].group.memory)
+        started += teams
+    return started
+
+
+def _start_blocks(launch: LaunchState, program: Program, blocks: Array) -> list[TeamRun]:
     memory = _shared_memory(launch, program, len(blocks))
     lanes = WARP if program.is_scheduled else launch.threads
     firsts = range(0, launch.threads, lanes)
@@ -185,23 +211,18 @@ class Scheduler:
         raise Abandoned
 
     def _report_stuck(self, team: Team, stuck: list[Awaited]) -> None:
-        """Report a wait for an mbarrier that nobody will end, with those of all other threads."""
+        """Report a wait that nobody will end, with those of all other threads."""
         first = team.awaited[0]
         others = self._notes([each for each in stuck if each[:3] != first[:3]])
         at_fault = np.isin(team.tag, [each.tag for each in stuck if each[:3] == first[:3]])
-        lacks = first.mbarrier.lacks()
-        team.report(MbarrierStuck(first.parity, first.mbarrier.name, lacks), first.loc, at_fault, notes=others)
+        team.report(first.what.stuck(first.phase), first.loc, at_fault, notes=others)
 
     def _notes(self, stuck: list[Awaited]) -> tuple[Note, ...]:
-        """Return what some of those that wait for mbarriers wait for, each place and phase once."""
+        """Return what some of those wait for that wait in phases, each place and phase once."""
         once = {each[:3]: each for each in reversed(stuck)}
         return tuple(
             [
-                Note(
-                    f"{self.launch.who(each.tag)} waits for the phase of parity {each.parity} of `{each.mbarrier.name}`, "
-                    f"whose {each.mbarrier.lacks()}",
-                    each.loc,
-                )
+                Note(f"{self.launch.who(each.tag)} waits for {each.what.awaits(each.phase)}", each.loc)
                 for each in list(reversed(once.values()))[:_MOST_NOTES]
             ]
         )
@@ -257,6 +278,8 @@ class Scheduler:
             watcher.end(each.team, is_last)
             watcher.forget(each.team.local.values())
             watcher.forget(group.memory if is_last else ())
+        if each.team.cluster is not None:
+            each.team.cluster.leave(each.team)
         if is_last and len(group.blocks) > 1:
             for messages, start in zip((self.launch.prints, self.launch.failures), group.messages_before):
                 messages[start:] = sorted(messages[start:], key=lambda m: m.who.block[::-1])

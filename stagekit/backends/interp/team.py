@@ -41,8 +41,8 @@ Scope = Literal["block", "gpu", "sys"]
 class LaunchState:
     """The state of one launch while it runs: its extents, its arrays, and what has been seen so far.
 
-    grid: blocks, block: threads, along x, y, z. params: the value of each parameter. prints, failures: in order.
-    writes: how many accesses have changed memory; while the number stands still, a waiting warp waits in vain.
+    grid: blocks, block: threads, cluster: blocks of each, along x, y, z. params: the value of each parameter. prints, failures:
+    in order. writes: how many accesses have changed memory; while the number stands still, a waiting warp waits in vain.
     flights: the bulk copies under way, in the order of their beginning. mbarriers: by allocation and the byte where they begin.
     tensor_maps: by number.
     stop: what a `breakpoint()` calls with the number of its scene and a `StoppedBlock`, None where nobody looks.
@@ -65,6 +65,7 @@ class LaunchState:
     tensor_maps: dict[int, Any] = field(default_factory=dict)
     mbarriers: dict[Allocation, dict[int, Any]] = field(default_factory=dict)
     stop: Callable[[int, Any], None] | None = None
+    cluster: Index3 = (1, 1, 1)
 
     def __post_init__(self) -> None:
         self.threads = self.block[0] * self.block[1] * self.block[2]
@@ -97,7 +98,8 @@ class Team:
     blocks: linear block numbers. memory: the blocks' shared allocations, by number. local: those of the lanes, by the number
     of the pointer. rounds: the present ones of the loops that it runs, the outermost first. copies: those under way. lanes,
     active: how many threads there are, and how many of them are active. closed: of each, how many groups of copies it has closed;
-    bulk_closed: of bulk copies. awaited: the phases of mbarriers for which its last such wait waited in vain.
+    bulk_closed: of bulk copies. cluster, rank: of a block whose warps take turns, the cluster and the block's number in it.
+    awaited: the phases for which its last wait, of those that are in phases, waited in vain.
     """
 
     launch: LaunchState
@@ -111,6 +113,8 @@ class Team:
     ended: Array | None = None
     rounds: list[int] = field(default_factory=list)
     copies: list[Any] = field(default_factory=list)
+    cluster: Any = None
+    rank: int = 0
 
     def __post_init__(self) -> None:
         self.lanes = self.active = self.block_lanes * len(self.blocks)
@@ -149,6 +153,19 @@ class Team:
     @cached_property
     def block_idx(self) -> tuple[Any, ...]:
         return unravel(self.block, self.launch.grid)
+
+    @cached_property
+    def block_idx_in_cluster(self) -> tuple[Any, ...]:
+        return tuple([index % size for index, size in zip(self.block_idx, self.launch.cluster)])
+
+    @cached_property
+    def cluster_idx(self) -> tuple[Any, ...]:
+        return tuple([index // size for index, size in zip(self.block_idx, self.launch.cluster)])
+
+    @cached_property
+    def cluster_rank(self) -> Any:
+        (x, y, z), (width, height, _) = self.block_idx_in_cluster, self.launch.cluster
+        return np.int64(0) + x + width * (y + height * z)
 
     @cached_property
     def lane_id(self) -> Array:

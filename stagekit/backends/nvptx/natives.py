@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from stagekit.backends.llvm import arith
 from stagekit.backends.nvptx.state import Emitter
 from stagekit.dtypes import DType, bfloat16, float16
-from stagekit.intrinsics.order import PTX_SCOPES
+from stagekit.intrinsics.order import PTX_SCOPES, PTX_SPACES
 from stagekit.ir import Native, ops
-from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, WARP
+from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_CLUSTER_BLOCKS, WARP
 
 Rule = Callable[[Emitter, ops.IntrinsicOp], str]
 """A function that writes an op and returns the operand of its result, "" where it has none."""
@@ -176,7 +176,7 @@ def _ptx(e: Emitter, op: ops.IntrinsicOp, native: Native, place: str, type_: str
     order, scope = op.params
     if order == "seq_cst":
         e.w.line(f"fence {_order(order, scope)}")
-    space = op.args[0].type.space.value  # type: ignore[union-attr]
+    space = PTX_SPACES[op.args[0].type.space]  # type: ignore[union-attr]
     verb = "exch" if native is Native.ATOMIC_EXCHANGE else native.value.removeprefix("atomic_")
     sem = "acq_rel" if order == "seq_cst" else order
     text = f"atom.{sem}.{PTX_SCOPES[scope]}.{space}.{verb}.{type_} $0, [$1], $2;"
@@ -237,4 +237,11 @@ NATIVES: Mapping[Native, Rule] = {
     Native.FENCE: _fence,
     Native.TENSOR_MAP: _tensor_map,
     Native.GIVE_WAY: lambda e, op: "",
+    Native.CLUSTER_RANK: lambda e, op: _register(e, "cluster.ctarank", 0, MAX_CLUSTER_BLOCKS - 1),
+    Native.CLUSTER_BLOCKS: lambda e, op: _register(e, "cluster.nctarank", 1, MAX_CLUSTER_BLOCKS),
+    Native.CLUSTER_DIM: _along(lambda e, axis: _register(e, f"cluster.nctaid.{axis}", 1, MAX_CLUSTER_BLOCKS)),
+    Native.BLOCK_IDX_IN_CLUSTER: _along(
+        lambda e, axis: _register(e, f"cluster.ctaid.{axis}", 0, MAX_CLUSTER_BLOCKS - 1)
+    ),
+    Native.CLUSTER_IDX: _along(lambda e, axis: _register(e, f"clusterid.{axis}", 0, _MAX_GRID[axis] - 1)),
 }

@@ -18,7 +18,13 @@ from stagekit.ir import Block, Fastmath, Function, Op, Space, Type, Value, ops, 
 from stagekit.ir.intervals import Intervals
 
 _GLOBAL, _CONSTANT = 1, 4
-_SPACES: Mapping[Space, int] = {Space.GLOBAL: _GLOBAL, Space.SHARED: 3, Space.LOCAL: 5, Space.CONSTANT: _CONSTANT}
+_SPACES: Mapping[Space, int] = {
+    Space.GLOBAL: _GLOBAL,
+    Space.SHARED: 3,
+    Space.LOCAL: 5,
+    Space.CONSTANT: _CONSTANT,
+    Space.CLUSTER: 7,
+}
 CONSTANT_BYTES = 64 * 1024  # Source: PTX ISA, constant state space
 
 

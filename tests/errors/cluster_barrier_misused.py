@@ -1,0 +1,18 @@
+import numpy as np
+
+import stagekit as sk
+from stagekit.cuda import LaunchConfig
+
+
+@sk.jit
+def kernel(out):
+    t = sk.cuda.thread_idx("x")
+    tile = sk.alloc_shared((32,), sk.float32)
+    tile[t] = t
+    sk.cuda.cluster_arrive()
+    sk.cuda.cluster_arrive()
+    sk.cuda.cluster_wait()
+
+
+with sk.sanitize():
+    kernel[LaunchConfig(4, 32, cluster=2)](np.zeros(128, np.float32))
