@@ -135,7 +135,9 @@ _ADDRESS = _table(
     Attribute(
         "to(dtype)", _to, "The pointer to the same address, whose elements are read and written as another dtype."
     ),
-    Attribute("space", lambda site, p: p.type.space.value, 'The memory of a pointer: "global", "shared" or "local".'),
+    Attribute(
+        "space", lambda site, p: p.type.space.value, 'Memory of a pointer: "global", "shared", "cluster" or "local".'
+    ),
 )
 
 _ARRAY = _table(

@@ -218,7 +218,7 @@ def _as_a_word(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Resu
     assert isinstance(pointer.type, Pointer)
     dtype, space = pointer.type.dtype, pointer.type.space
     low, high = (Term(b, value).bits.cast(dtypes.uint32) for value in values)
-    text = f"{_atom(b, params)}.{space.value}.add.noftz.{dtype.short}x2 $0, [$1], $2;"
+    text = f"{_atom(b, params)}.{PTX_SPACES[space]}.add.noftz.{dtype.short}x2 $0, [$1], $2;"
     word = b.asm(
         text, "=r,l,r,~{memory}", (pointer, (low | high << 16).value), (U32,), has_side_effects=True, host=None
     )

@@ -288,3 +288,35 @@ elect_sync = define(
     older=Expand(_is_lowest),
     public_in=_PLACES,
 )
+
+
+def _of_launches(name: str, text: str, doc: str) -> Intrinsic:
+    """Define what a launch says to its neighbours in the stream: nothing, where launches run one after the other."""
+    nothing = Expand(lambda b, args, params: ())
+    return define(
+        name=name,
+        args=(),
+        sigs=(Sig((), ()),),
+        effects=EFFECTS,
+        lower={"cuda": ordered_ptx(text), "cpu": nothing, "interp": nothing},
+        level="thread",
+        doc=doc,
+        source=f"PTX ISA, {text[:-1]}",
+        min_capability=HOPPER,
+        older=nothing,
+        public_in=_PLACES,
+    )
+
+
+griddepcontrol_wait = _of_launches(
+    "griddepcontrol_wait",
+    "griddepcontrol.wait;",
+    "Wait until the launches before this one in its stream have ended, and what they wrote is there. A kernel that is launched "
+    "by `LaunchConfig(programmatic=True)` calls it before it reads or writes what they do; any other kernel has not to wait.",
+)
+griddepcontrol_launch_dependents = _of_launches(
+    "griddepcontrol_launch_dependents",
+    "griddepcontrol.launch_dependents;",
+    "Let the next launch of the stream begin, if it is programmatic, once all blocks have called this or ended. What this one "
+    "writes is there for it behind its own `griddepcontrol_wait`.",
+)

@@ -44,8 +44,9 @@ class LaunchConfig:
 
     cluster: blocks that run together on neighbouring multiprocessors, per axis as the grid, which it divides; at most 8 in all
     (compute capability 9.0 or above). cooperative: all blocks run at the same time, or the launch is refused as GRID_TOO_LARGE;
-    `grid_sync` asks for it by itself. programmatic: the launch may begin before the one in front of it in its stream has ended
-    (`cuda.griddepcontrol_wait`). Targets other than cuda run launches one after the other, and clusters only in the interpreter.
+    `grid_sync` asks for it by itself. programmatic: the launch may begin before the one in front of it in its stream has ended,
+    for which the kernel waits by `cuda.griddepcontrol_wait()`; nothing finds out that it does not. Targets other than cuda run
+    launches one after the other, and clusters only in the interpreter.
     """
 
     __stagekit_launch__ = True  # in a kernel the front end reads the fields itself: they may be run-time values

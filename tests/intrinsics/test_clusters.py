@@ -229,3 +229,26 @@ def test_a_launch_that_may_begin_early_gives_what_it_gives_without():
     for programmatic in (False, True, True):
         handed_round[LaunchConfig(4, BLOCK, cluster=2, programmatic=programmatic)](array, out, "")
     np.testing.assert_array_equal(out.to_host(), 2 * np.roll(x.reshape(2, 2, BLOCK), -1, axis=1).reshape(-1) + 1)
+
+
+@sk.jit
+def step(before, after):
+    sk.cuda.griddepcontrol_launch_dependents()  # from here on the next step may begin
+    i = sk.cuda.block_idx("x") * BLOCK + sk.cuda.thread_idx("x")
+    sk.cuda.griddepcontrol_wait()
+    after[i] = before[(i + BLOCK) % len(before)] + 1
+
+
+@pytest.mark.parametrize("place", ["cpu", "sanitizer", pytest.param("gpu", marks=pytest.mark.gpu)])
+def test_launches_that_begin_early_wait_for_what_the_ones_before_them_write(place):
+    blocks, steps = (200, 50) if place == "gpu" else (4, 3)
+    x = np.arange(blocks * BLOCK, dtype=np.float32)
+    put = sk.cuda.to_device if place == "gpu" else np.array
+    arrays, launch = [put(x), put(x)], step[LaunchConfig(blocks, BLOCK, programmatic=True)]
+
+    with sk.sanitize() if place == "sanitizer" else contextlib.nullcontext():
+        for _ in range(steps):
+            launch(*arrays)
+            arrays.reverse()
+
+    np.testing.assert_array_equal(places.fetch(arrays[0]), np.roll(x, -steps * BLOCK) + steps)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from stagekit import dtypes
 from stagekit.backends import nvptx, ptxas
 from stagekit.intrinsics import registry
+from stagekit.intrinsics.clusters import map_shared_rank
 from stagekit.ir import Builder, Function, Intrinsic, Pointer, Sig, Space, Unsupported, Value
 from stagekit.passes import PassContext
 from stagekit.passes.pipeline import lower
@@ -21,8 +22,13 @@ def calls(capability: int, *, fastmath: bool) -> Iterator[tuple[Intrinsic, Sig]]
     """Every overload that this GPU has."""
     for spec in registry.all_intrinsics():
         for sig in spec.sigs if spec.min_capability <= capability else ():
-            if not isinstance(spec.lowering("cuda", sig.args, fastmath=fastmath), Unsupported):
+            is_there = capability >= map_shared_rank.min_capability or not any(map(_is_of_a_peer, sig.args))
+            if is_there and not isinstance(spec.lowering("cuda", sig.args, fastmath=fastmath), Unsupported):
                 yield spec, sig
+
+
+def _is_of_a_peer(type_: object) -> bool:
+    return isinstance(type_, Pointer) and type_.space is Space.CLUSTER
 
 
 def calling(batch: tuple[tuple[Intrinsic, Sig], ...], *, fastmath: bool) -> Function:
@@ -37,12 +43,16 @@ def calling(batch: tuple[tuple[Intrinsic, Sig], ...], *, fastmath: bool) -> Func
                 return b.load(place[type_.dtype])  # type: ignore[attr-defined]
             if type_.space is Space.GLOBAL:
                 return place[type_.dtype]
+            if _is_of_a_peer(type_):
+                own = b.alloc(type_.dtype, Space.SHARED, 4, type_.dtype.itemsize)
+                return b.call(map_shared_rank, (own, b.index(1)))[0]
             return b.alloc(type_.dtype, type_.space, 4, type_.dtype.itemsize)
 
         for spec, sig in batch:
             args = [argument(t) for t in sig.args]
             for result in b.call(spec, args, [_any_choice(p.choices) for p in spec.params]):
-                b.store(place[result.type.dtype], result)
+                own = place[result.type.dtype]
+                b.store(*((result, b.load(own)) if isinstance(result.type, Pointer) else (own, result)))
 
     arrays = {d.short: array(d) for d in dtypes.ALL_DTYPES}
     return kernel(arrays, body, block=(128, 1, 1), fastmath=fastmath, tensor_maps=(1,))
