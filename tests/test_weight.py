@@ -19,7 +19,7 @@ BUDGETS = {  # rounded up to the next 50
     "backends": 17_650,
     "commands": 450,
     "exporting": 1_200,
-    "frontend": 14_250,
+    "frontend": 14_300,
     "intrinsics": 4_400,
     "ir": 3_750,
     "jit": 3_350,

@@ -69,7 +69,8 @@ class _MemoryUse:
     is_first: the first thread alone does it. where: an address, whose constant does not count. masks: by the constant of an
     address, the masks under which it is touched. siblings: all accesses of the statement; none for one of an earlier iteration.
     is_store: it stores, and nothing in the statement waits for other threads. acquires, releases: later accesses of all threads
-    stay behind it, earlier ones in front of it.
+    stay behind it, earlier ones in front of it. content: what tells the statement, with this access, from one that does the same
+    again.
     """
 
     arrays: frozenset[Value]
@@ -82,6 +83,11 @@ class _MemoryUse:
     acquires: bool = False
     releases: bool = False
     masks: dict[int, set[Mask]] = field(default_factory=dict)
+    content: Hashable = None
+
+    def does(self) -> Hashable:
+        masks = frozenset([(constant, frozenset(under)) for constant, under in self.masks.items()])
+        return self.arrays, self.where, masks, self.writes, self.is_first, self.is_store, self.acquires, self.releases
 
 
 class StatementOrder:
@@ -185,7 +191,7 @@ class StatementOrder:
             return accesses
         found = [self.earlier(each, inner) for each in accesses]
         changed = {id(old.siblings) for old, new in zip(accesses, found) if new is not old}
-        return [dataclasses.replace(a, siblings=[]) if id(a.siblings) in changed else a for a in found]
+        return [dataclasses.replace(a, siblings=[], content=None) if id(a.siblings) in changed else a for a in found]
 
     def earlier(self, access: _MemoryUse, inner: set[Value]) -> _MemoryUse:
         where = self.sums.earlier(access.where, inner)
@@ -208,7 +214,7 @@ class StatementOrder:
             pending = []
         if barriers:
             return self.accesses(inside[barriers[-1] :])
-        return _union(pending, first) if self.is_rough else [*pending, *first]
+        return _union(pending, first)
 
     # -- accesses -----------------------------------------------------------------------------------------------
 
@@ -238,6 +244,9 @@ class StatementOrder:
                 if not self.is_rough:
                     for element in range(where.constant, where.constant + _width(op)):
                         found[key].masks.setdefault(element, set()).add(mask)
+        every = frozenset([each.does() for each in siblings])  # one of them may cover an access of another statement
+        for each in siblings:
+            each.content = each.does(), every
         return list(found.values())
 
     def accessing(self, inside: Iterable[Op], is_first: bool, mask: Mask) -> Iterator[tuple[Op, bool, Mask]]:
@@ -417,8 +426,7 @@ def _is_covered(a: _MemoryUse, b: _MemoryUse) -> bool:
 def _union(*lists: list[_MemoryUse]) -> list[_MemoryUse]:
     found: dict[object, _MemoryUse] = {}
     for each in itertools.chain(*lists):
-        where = each.arrays, each.where, tuple(each.masks), id(each) if each.siblings else None
-        found.setdefault((*where, each.writes, each.is_first, each.acquires, each.releases), each)
+        found.setdefault(each.content or each.does(), each)
     return list(found.values())
 
 

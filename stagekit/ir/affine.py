@@ -241,23 +241,23 @@ def meets(a: Sum, b: Sum, distances: Iterable[int], threads: int) -> bool:
     """
     apart = b.plus(a, -1)
     unknown = math.gcd(*[coefficient for _, coefficient in apart.terms])
-    wanted = (apart.constant + distance for distance in distances)
+    wanted = [apart.constant + distance for distance in distances]
     if a.per_thread == b.per_thread:
-        return any(_has_small_solution(a.per_thread, each, unknown, threads) for each in wanted)
+        return _has_small_solution(a.per_thread, wanted, unknown, threads)
     reach = [sorted((0, step * (threads - 1))) for step in (a.per_thread, -b.per_thread)]
     low, high = (sum(column) for column in zip(*reach))
     return unknown > 0 or any(low <= each <= high for each in wanted)
 
 
-def _has_small_solution(step: int, distance: int, modulus: int, threads: int) -> bool:
-    """Return whether `step * d == distance`, modulo `modulus` if that is not 0, has a solution with 0 < |d| < threads."""
+def _has_small_solution(step: int, distances: Collection[int], modulus: int, threads: int) -> bool:
+    """Return whether `step * d` is one of `distances`, modulo `modulus` if that is not 0, for a d with 0 < |d| < threads."""
     common = math.gcd(step, modulus)
     if common == 0:
-        return distance == 0 and threads > 1
-    if distance % common:
-        return False
+        return 0 in distances and threads > 1
+    parts = [distance // common for distance in distances if not distance % common]
     if modulus == 0:
-        return 0 < abs(distance // step) < threads
+        return any(0 < abs(each) < threads for each in parts)
     period = modulus // common
-    first = (distance // common) * pow(step // common, -1, period) % period if period > 1 else 0
-    return min(first or period, period - first) < threads
+    inverse = pow(step // common, -1, period) if period > 1 else 0
+    firsts = [each * inverse % period for each in parts]
+    return any(min(first or period, period - first) < threads for first in firsts)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit.dtypes import ALL_DTYPES
+from stagekit.frontend import statement_order
 from stagekit.intrinsics import by_name
 from stagekit.lib.layout import cpu_threads, default_threads
 from stagekit.testing import force_entry
@@ -45,6 +46,23 @@ def test_an_atomic_of_a_number_acts_once_per_program(place, block, name):
     )
 
     assert out.tolist() == [expected]
+
+
+@sk.jit
+def store_again(out, TIMES: sk.constexpr):
+    i = sk.arange(0, 1024)
+    for _ in sk.static_range(TIMES):
+        sk.store(out + i, i)
+
+
+def test_statements_that_do_the_same_again_are_not_compared_with_each_other(monkeypatch):
+    compared = []
+    meets = statement_order.meets
+    monkeypatch.setattr(statement_order, "meets", lambda *given: compared.append(given) or meets(*given))
+
+    store_again.specialize(out=sk.Tensor((None,), sk.int32), TIMES=40).trace()
+
+    assert 0 < len(compared) < 5 * 40
 
 
 @sk.jit
