@@ -166,7 +166,7 @@ def attention(
         grid = sk.cdiv(shape.queries, rows), shape.heads, shape.batch
         attention_on_cpu_kernel(*of, rows, columns)[grid, STRIP](*arguments)
     else:
-        blocks = _blocks_for("forward", shape.dim, on_cpu=False)
+        blocks = _blocks_for("forward", *of[:2], on_cpu=False)
         attention_kernel(*of, blocks)[sk.cdiv(shape.queries, blocks[0]), shape.heads, shape.batch](*arguments)
     return (out, lse) if return_lse else out
 
@@ -318,10 +318,10 @@ def attention_backward(
     of_q, of_k, of_v, means, shifts = map(empty_like, (q, k, v, lse, lse))
     factor, on_cpu = _scale(scale, shape.dim), is_on_cpu(q)
     of = dtype_of(q), shape.dim, causal, heads_axis
-    blocks = _blocks_for("q", shape.dim, on_cpu=on_cpu)
+    blocks = _blocks_for("q", *of[:2], on_cpu=on_cpu)
     grid = sk.cdiv(shape.queries, blocks[0]), shape.heads, shape.batch
     attention_backward_q_kernel(*of, blocks)[grid](gradient, q, k, v, out, lse, means, shifts, of_q, factor)
-    blocks = _blocks_for("k and v", shape.dim, on_cpu=on_cpu)
+    blocks = _blocks_for("k and v", *of[:2], on_cpu=on_cpu)
     grid = sk.cdiv(shape.keys, blocks[1]), shape.key_heads, shape.batch
     attention_backward_kv_kernel(*of, blocks)[grid](gradient, q, k, v, means, shifts, of_k, of_v, factor)
     return of_q, of_k, of_v
@@ -365,10 +365,16 @@ def _scale(scale: float | None, dim: int) -> float:
     return dim**-0.5 if scale is None else scale
 
 
-_OF_GPU = {  # of a kernel, by the most columns of a head: what was fastest on an H200
+_OF_GPU = {  # of a kernel, by the most columns of a head: what was fastest on an H200, where tensor cores multiply
     "forward": {64: (128, 64, 128), 128: (128, 64, 128), 256: (128, 32, 256)},
     "q": {64: (128, 64, 128), 128: (128, 32, 128), 256: (64, 16, 128)},
     "k and v": {64: (64, 64, 128), 128: (64, 64, 128), 256: (32, 64, 256)},
+}
+
+_BY_THREADS = {  # the same of float32, of which nothing is spilled so
+    "forward": {64: (64, 64, 128), 128: (128, 64, 256), 256: (64, 64, 256)},
+    "q": {64: (64, 64, 128), 128: (64, 32, 128), 256: (64, 32, 256)},
+    "k and v": {64: (64, 64, 128), 128: (64, 64, 256), 256: (32, 64, 256)},
 }
 
 _OF_CPU = {  # of the gradients: the lanes of each warp are rows of q, which share k and v in the cache; as many as have memory
@@ -377,6 +383,6 @@ _OF_CPU = {  # of the gradients: the lanes of each warp are rows of q, which sha
 }
 
 
-def _blocks_for(kernel: str, dim: int, *, on_cpu: bool) -> Blocks:
-    table = _OF_CPU if on_cpu else _OF_GPU
+def _blocks_for(kernel: str, dtype: Dtype, dim: int, *, on_cpu: bool) -> Blocks:
+    table = _OF_CPU if on_cpu else _OF_GPU if dtype.bits == 16 else _BY_THREADS
     return next(blocks for most, blocks in table[kernel].items() if dim <= most)

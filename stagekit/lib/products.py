@@ -14,7 +14,7 @@ import stagekit as sk
 from stagekit.lib.axes import held
 from stagekit.lib.conversion import Scratch, best_gap, is_pointer, strides_of, wait
 from stagekit.lib.cpu_products import cpu_product
-from stagekit.lib.fragments import INSTRUCTIONS, Sharing, in_memory, matrix_of, multiplied, sharing_for
+from stagekit.lib.fragments import Sharing, in_memory, matrix_of, multiplied, sharing_for
 from stagekit.lib.layout import WARP, Digit, Layout, layout_of, mask_of
 from stagekit.lib.panels import kept
 from stagekit.lib.placing import layout_for
@@ -26,6 +26,7 @@ _ADD, _MULTIPLY, _LESS = map(sk._operation, ("+", "*", "<"))
 
 PRECISIONS = ("ieee", "tf32", "tf32x3")
 _VECTOR_BYTES = 16  # of an access of shared memory
+_MOST_PRODUCTS = 1024  # of a thread that are instructions of their own: `ptxas` took 45 s for 8,192
 
 
 @sk._kernel_only
@@ -50,14 +51,18 @@ def dot(a: Tile, b: Tile, acc: Tile | None = None, precision: str = "ieee", whol
     sharing = _sharing(a, b, (m, n, k), precision, memory.threads, whole_rows=whole_rows)
     if sharing is not None:
         return _by_warps(sharing, a, b, total)
-    if found := _at_hand(a, b, memory, dtype):
-        return total.at(found[0]).like(_HeldBlock(total.at(found[0]), *found[1:]).after(k))
-    layout = of_product((m, n), memory.threads, max(_VECTOR_BYTES // dtype.itemsize, 1))
+    layout = _layout_for(a, b, memory, dtype)
     total = total.at(layout)
-    left, right = (_Rows(each, layout, axis, dtype) for axis, each in enumerate((a.trans(), b)))
-    wait(layout.threads)
+    sources = [_kept_rows(each, layout, axis, dtype) for axis, each in enumerate((a, b))]
+    left, right = [
+        kept or _Rows(each, layout, axis, dtype) for axis, (kept, each) in enumerate(zip(sources, (a.trans(), b)))
+    ]
+    is_new = None in sources
+    if is_new:
+        wait(layout.threads)
     parts = _HeldBlock(total, left, right).after(k)
-    wait(layout.threads)  # in a loop, the next round writes to the same memory
+    if is_new:
+        wait(layout.threads)  # in a loop, the next round writes to the same memory
     return total.like(parts)
 
 
@@ -101,11 +106,11 @@ def shared(tile: Tile) -> Tile:
     """Return the same tile with its elements in shared memory, for products that read them again and again.
 
     Of one axis: numbers of rows or of columns, which each thread of a GPU reads where it needs them, so that they need not move.
-    On a GPU, where tensor cores do not multiply the dtype of a matrix, and of one axis on the CPU, the tile itself.
+    On a GPU matrices of bytes and of bool, and on the CPU what has one axis, stay the tile itself.
     """
     if not isinstance(tile, Tile):
         sk.static_assert(False, f"shared takes a tile, got {tile!r}")
-    is_factor = (tile.dtype.name, "ieee") in INSTRUCTIONS and tile.ndim == 2 and tile.dtype.itemsize == 2
+    is_factor = tile.ndim == 2 and tile.dtype.itemsize > 1 and not is_pointer(tile.elements[0])
     if sk._is_for_cpu() and tile.ndim == 2 and tile.dtype is not sk.bool_:
         return kept(tile, sum_dtype(tile.dtype))
     is_row = tile.ndim == 1 and not sk._is_for_cpu() and not is_pointer(tile.elements[0])
@@ -186,26 +191,41 @@ class _Rows:
         extent = layout.shape[axis]
         return [True if o + last < extent else _LESS(_ADD(first, o), extent) for o in self.offsets[:: self.width]]
 
-    def row(self, number: int) -> list[Traced]:
-        """Return this thread's part of a row, as vectors."""
-        places = [_ADD(self.start, number * self.pitch + offset) for offset in self.offsets[:: self.width]]
+    def row(self, first: Traced, number: int) -> list[Traced]:
+        """Return this thread's part of row `first + number`, as vectors."""
+        start = _ADD(self.start, _MULTIPLY(first, self.pitch))
+        places = [_ADD(start, number * self.pitch + offset) for offset in self.offsets[:: self.width]]
         masks = [*map(mask_of, self.masks)]
         if self.width == 1:
             return [sk.load(place, mask=mask) for place, mask in zip(places, masks)]
         return [sk._load_vector(place, self.width, self.align, mask=mask) for place, mask in zip(places, masks)]
 
 
-def _at_hand(a: Tile, b: Tile, memory: Layout, dtype: sk.DType) -> tuple[Layout, _KeptRows, _KeptRows] | None:
-    """Return the layout of a product whose operands are in shared memory as it needs them, and their rows; None for others."""
-    left, right = matrix_of(a), matrix_of(b)
-    if left is None or right is None or a.dtype is not dtype:
-        return None
+def _layout_for(a: Tile, b: Tile, memory: Layout, dtype: sk.DType) -> Layout:
+    """Return the layout of a product by threads: with rows apart where those of the left operand can be read so."""
     most = max(_VECTOR_BYTES // dtype.itemsize, 1)
-    layout = of_product(memory.shape, memory.threads, most, is_apart=left.strides[1] == COLUMN)
+    left = matrix_of(a)
+    if left is not None and left.strides[1] == COLUMN:
+        layout = of_product(memory.shape, memory.threads, most, is_apart=True)
+        if _can_read(a, layout, dtype):
+            return layout
+    return of_product(memory.shape, memory.threads, most)
+
+
+def _kept_rows(tile: Tile, layout: Layout, axis: int, dtype: sk.DType) -> _KeptRows | None:
+    """Return the rows of an operand that is in shared memory as its product needs it; None of others."""
+    matrix = matrix_of(tile)
+    return _KeptRows(matrix, layout, axis) if matrix and _can_read(tile, layout, dtype) else None
+
+
+def _can_read(tile: Tile, layout: Layout, dtype: sk.DType) -> bool:
+    """Return whether threads can read an operand where it is: by vectors, of which none is cut off."""
+    matrix = matrix_of(tile)
     is_even = layout.count * layout.threads == layout.extent
-    if layout.width == 1 or not is_even or any(each.columns % layout.width for each in (left, right)):
-        return None
-    return layout, _KeptRows(left, layout, 0), _KeptRows(right, layout, 1)
+    return (
+        matrix is not None and tile.dtype is dtype and layout.width > 1 and is_even
+        and matrix.columns % layout.width == 0
+    )  # fmt: skip
 
 
 class _KeptRows:
@@ -222,12 +242,13 @@ class _KeptRows:
         self.offsets = list(dict.fromkeys(offset[axis] for offset in layout.offsets))
         self.known: list[list[Traced]] = []
 
-    def row(self, number: int) -> list[Traced]:
-        """Return this thread's part of a row, as vectors, or as numbers."""
+    def row(self, first: Traced, number: int) -> list[Traced]:
+        """Return this thread's part of row `first + number`, as vectors, or as numbers. first: a multiple of the width."""
+        row = _ADD(first, number)
         if not self.is_along:
-            return [self._vector(number, _ADD(self.first, o)) for o in self.offsets[:: self.width]]
+            return [self._vector(row, _ADD(self.first, o)) for o in self.offsets[:: self.width]]
         if number % self.width == 0:
-            self.known = [sk._lanes(self._vector(_ADD(self.first, o), number)) for o in self.offsets]
+            self.known = [sk._lanes(self._vector(_ADD(self.first, o), row)) for o in self.offsets]
         return [lanes[number % self.width] for lanes in self.known]
 
     def _vector(self, row: Traced, column: Traced) -> Traced:
@@ -240,15 +261,24 @@ class _HeldBlock:
     def __init__(self, total: Tile, left: _Rows | _KeptRows, right: _Rows | _KeptRows) -> None:
         self.left, self.right = left, right
         self.parts = list(total.vectors_of(total)) if total.layout.width > 1 else total.elements
-        self.is_float = total.dtype.is_float
+        self.is_float, self.count = total.dtype.is_float, len(total.layout.offsets)
 
     def after(self, rows: int) -> list[Traced]:
-        for number in range(rows):
-            column = [each for part in self.left.row(number) for each in sk._lanes(part)]
-            row = self._in_parts(self.right.row(number))
+        """Return the block after so many rows: in rounds of some, if all of them would be very many instructions."""
+        size = max(_MOST_PRODUCTS // self.count // _VECTOR_BYTES, 1) * _VECTOR_BYTES
+        whole = rows // size * size if rows >= 2 * size else 0
+        parts = _in_rounds(self, whole, size, self.parts) if whole else self.parts
+        return self.with_rows(0, range(whole, rows), parts)
+
+    @sk._direct
+    def with_rows(self, first: Traced, numbers: range, parts: list[Traced]) -> list[Traced]:
+        """Return parts to which the products of rows `first + number` are added."""
+        for number in numbers:
+            column = [each for part in self.left.row(first, number) for each in sk._lanes(part)]
+            row = self._in_parts(self.right.row(first, number))
             pairs = [(x, y) for x in column for y in row]
-            self.parts = [self.added(x, y, sum_) for (x, y), sum_ in zip(pairs, self.parts, strict=True)]
-        return self.parts
+            parts = [self.added(x, y, sum_) for (x, y), sum_ in zip(pairs, parts, strict=True)]
+        return parts
 
     def _in_parts(self, row: list[Traced]) -> list[Traced]:
         """Return a row as the vectors that the sums are held in."""
@@ -259,3 +289,11 @@ class _HeldBlock:
 
     def added(self, x: Traced, y: Traced, sum_: Traced) -> Traced:
         return sk.fma(y, x, sum_) if self.is_float else _ADD(_MULTIPLY(y, x), sum_)
+
+
+@sk._kernel_only
+def _in_rounds(block: _HeldBlock, rows: int, size: int, parts: list[Traced]) -> list[Traced]:
+    """Return parts to which the products of rows are added, so many of them in each round of a loop at run time."""
+    for first in range(0, rows, size):
+        parts = block.with_rows(first, range(size), parts)
+    return parts

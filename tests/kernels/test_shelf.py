@@ -38,9 +38,10 @@ WEIGHT = sk.Tensor((None,), BF16, strides=(1,))
 SEQUENCES = sk.Tensor((None, None, None), BF16, strides=(None, None, 1))
 UNUSED = dict.fromkeys("cdef")  # operands
 PRODUCT = matrices.blocks_for(BF16, "ieee", 4096, 4096)
-HEADS = {
-    name: (BF16, 128, True, 1, attending._blocks_for(name, 128, on_cpu=False)) for name in ("forward", "q", "k and v")
-}
+
+
+def of_heads(name, dtype=BF16):
+    return dtype, 128, True, 1, attending._blocks_for(name, dtype, 128, on_cpu=False)
 
 
 def laplacian(at):
@@ -77,9 +78,10 @@ SPECIALISED = {
     "quantize": (kernels.quantize_kernel(BF16, sk.float8_e4m3fn, 128, 8), {}),
     "dequantize": (kernels.dequantize_kernel(sk.int8, BF16, 128, 8), {}),
     "adamw": (kernels.adamw_kernel(BF16, BF16, F32, 1, True, 1024), {}),
-    "attention": (kernels.attention_kernel(*HEADS["forward"]), {"lse": sk.Tensor((None,) * 3, F32)}),
-    "attention, gradient of q": (kernels.attention_backward_q_kernel(*HEADS["q"]), {}),
-    "attention, gradients of k and v": (kernels.attention_backward_kv_kernel(*HEADS["k and v"]), {}),
+    "attention": (kernels.attention_kernel(*of_heads("forward")), {"lse": sk.Tensor((None,) * 3, F32)}),
+    "attention by threads": (kernels.attention_kernel(*of_heads("forward", F32)), {"lse": None}),
+    "attention, gradient of q": (kernels.attention_backward_q_kernel(*of_heads("q")), {}),
+    "attention, gradients of k and v": (kernels.attention_backward_kv_kernel(*of_heads("k and v")), {}),
     "batched_matmul": (kernels.batched_matmul_kernel(BF16, PRODUCT), {}),
     "grouped_matmul": (kernels.grouped_matmul_kernel(BF16, 8, PRODUCT), {}),
     "quantized_linear": (

@@ -81,7 +81,7 @@ def test_products_go_into_other_operations_and_products(place, size) -> None:
 def attention_like(q, k, v, out, M: sk.constexpr, N: sk.constexpr, D: sk.constexpr, n, THREADS: sk.constexpr):
     """Rows of a product that are reduced, and multiplied again, where they are; factors that stay in shared memory."""
     x = sk.shared(sk.load(q.tile((0, 0), (M, D))))
-    total, largest = sk.zeros((M, D), sk.float32), sk.full(M, -1000.0, sk.float32)
+    total, largest = sk.zeros((M, D), out.dtype), sk.full(M, -1000.0, out.dtype)
     for start in range(0, n, N):
         y, z = sk.shared(sk.load(k.tile((start, 0), (N, D)))), sk.load(v.tile((start, 0), (N, D)))
         scores = sk.dot(x, y.T, whole_rows=True)
@@ -94,6 +94,7 @@ def attention_like(q, k, v, out, M: sk.constexpr, N: sk.constexpr, D: sk.constex
 @pytest.mark.parametrize(("M", "N", "D", "threads", "dtype"), [
     (64, 32, 16, 128, ml_dtypes.bfloat16), (32, 48, 32, 32, ml_dtypes.bfloat16), (48, 16, 24, 96, ml_dtypes.bfloat16),
     (64, 32, 16, 128, np.float16), (64, 32, 16, 128, np.float32), (48, 16, 24, 96, np.float32),
+    (32, 32, 80, 32, np.float32), (20, 12, 33, 32, np.float32), (64, 32, 16, 128, np.float64),
 ])  # fmt: skip
 def test_rows_of_a_product_are_multiplied_where_they_are(place, M, N, D, threads, dtype) -> None:
     rng = np.random.default_rng(M)
@@ -108,7 +109,8 @@ def test_rows_of_a_product_are_multiplied_where_they_are(place, M, N, D, threads
         largest = np.maximum(largest, scores.max(axis=1))
         expected = (scores - scores.sum(axis=1, keepdims=True)) @ z + expected + largest[:, None]
 
-    *_, out = run(place, attention_like, (1,), [q, k, v, np.zeros((M, D), np.float32)], M, N, D, 2 * N, threads)
+    of = np.zeros((M, D), DTYPES[dtype].numpy)
+    *_, out = run(place, attention_like, (1,), [q, k, v, of], M, N, D, 2 * N, threads)
 
     np.testing.assert_array_equal(out, expected)
 
