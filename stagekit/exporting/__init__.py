@@ -8,6 +8,7 @@ expressions      host expressions in C
 c_source         header and source of one library
 runtime_source   their fixed parts
 python_source    a module that calls the library from Python by ctypes, without stagekit
+tvm_source       functions of tvm-ffi, which other libraries and languages call
 
 `import stagekit` imports none of it; `sk.export` is here when it is first asked for.
 """
@@ -27,6 +28,7 @@ from stagekit.exporting.c_source import header, source
 from stagekit.exporting.entries import LEVELS, ExportedKernel, exported
 from stagekit.exporting.errors import ExportError, refuse
 from stagekit.exporting.python_source import python_module
+from stagekit.exporting.tvm_source import tvm_source
 from stagekit.jit.ahead_of_time import specialization_of
 from stagekit.jit.options import check_compile
 from stagekit.jit.specialization import Specialization
@@ -36,7 +38,7 @@ __all__ = ["LEVELS", "ExportError", "ExportedLibrary", "export"]
 
 @dataclass(frozen=True, repr=False)
 class ExportedLibrary:
-    """What `export` wrote. objects: to be linked, beside the source."""
+    """What `export` wrote. objects: to be linked, beside the source. tvm_ffi: a source more, for a module of tvm-ffi."""
 
     name: str
     header: Path
@@ -44,6 +46,7 @@ class ExportedLibrary:
     objects: tuple[Path, ...]
     images: tuple[Path, ...]
     module: Path | None
+    tvm_ffi: Path | None
 
     def __repr__(self) -> str:
         return f"<stagekit export {self.name} in {self.header.parent}: {len(self.objects)} objects, {len(self.images)} images>"
@@ -64,6 +67,7 @@ def export(
     block: int | tuple[int, ...] | None = None,
     processor: str = "native",
     python: bool = False,
+    tvm_ffi: bool = False,
 ) -> ExportedLibrary:
     """Write kernels as a library for C into a folder: `NAME.h`, `NAME.c`, an object per kernel for the CPU, cubins and PTX.
 
@@ -71,7 +75,8 @@ def export(
     known from annotations, `.specialize(x=sk.Tensor(...))` or a call. name: of the files, and what all names in C begin with.
     targets: "cpu", "cuda" or both. capabilities: of GPUs, ten times the version: each gets a cubin and PTX, which newer GPUs run.
     block: of kernels that do not fix theirs, for the CPU. processor: "native", or a level of x86-64 such as "x86-64-v3".
-    python: write `NAME.py` too, which calls the library by ctypes.
+    python: write `NAME.py` too, which calls the library by ctypes. tvm_ffi: write `NAME_tvm_ffi.c` too, which makes a module of
+    tvm-ffi of the library, for `tvm_ffi.load_module`.
 
     Raises NOT_EXPORTED for kernels that print, assert or wait for the whole grid, and for names that C does not have.
     """
@@ -92,7 +97,7 @@ def export(
         for short, kernel in wanted.items()
         for target in chosen
     ]
-    return _write(Path(folder), name, [kernel for _, kernel in made], python)
+    return _write(Path(folder), name, [kernel for _, kernel in made], python, tvm_ffi)
 
 
 export = hide_frames(export, OSError)  # of a place that cannot be written
@@ -125,11 +130,15 @@ def _targets(targets: Any) -> list[str]:
     return [*dict.fromkeys(chosen)]
 
 
-def _write(folder: Path, name: str, kernels: Sequence[ExportedKernel], python: bool) -> ExportedLibrary:
+def _write(folder: Path, name: str, kernels: Sequence[ExportedKernel], python: bool, tvm_ffi: bool) -> ExportedLibrary:
+    texts = {f"{name}.h": header(name, stagekit.__version__, kernels), f"{name}.c": source(name, kernels)}
+    if python:
+        texts[f"{name}.py"] = python_module(name, stagekit.__version__, kernels)
+    if tvm_ffi:
+        texts[f"{name}_tvm_ffi.c"] = tvm_source(name, kernels)
     folder.mkdir(parents=True, exist_ok=True)
-    paths = folder / f"{name}.h", folder / f"{name}.c"
-    for path, text in zip(paths, (header(name, stagekit.__version__, kernels), source(name, kernels))):
-        path.write_text(text, encoding="utf-8")
+    for file, text in texts.items():
+        (folder / file).write_text(text, encoding="utf-8")
     objects, images = [], []
     for kernel in kernels:
         for entry in kernel.entries:
@@ -140,8 +149,6 @@ def _write(folder: Path, name: str, kernels: Sequence[ExportedKernel], python: b
             for image in entry.images:
                 images.append(folder / f"{stem}_sm{image.capability}.{image.kind}")
                 images[-1].write_bytes(image.code.rstrip(b"\0") if image.kind == "ptx" else image.code)
-    module = None
-    if python:
-        module = folder / f"{name}.py"
-        module.write_text(python_module(name, stagekit.__version__, kernels), encoding="utf-8")
-    return ExportedLibrary(name, *paths, tuple(objects), tuple(images), module)
+    module, functions = (folder / each if each in texts else None for each in (f"{name}.py", f"{name}_tvm_ffi.c"))
+    paths = folder / f"{name}.h", folder / f"{name}.c"
+    return ExportedLibrary(name, *paths, tuple(objects), tuple(images), module, functions)
