@@ -20,8 +20,9 @@ from collections.abc import Callable, Mapping
 
 from stagekit import dtypes
 from stagekit.backends.host import safepoints
+from stagekit.backends.host.adjacent import are_apart, regroup
 from stagekit.backends.host.forms import Form, Gep, Uniform, scalar_text, unknown
-from stagekit.backends.host.guards import Bounds, RowSpan, decide
+from stagekit.backends.host.guards import Bounds, RowSpan, all_of, decide
 from stagekit.backends.host.pointers import at
 from stagekit.backends.host.rounds import rounds_of, whole_rounds
 from stagekit.backends.host.warp import leave_unless
@@ -134,13 +135,23 @@ class EntryWriter:
         return RowSpan(self._block, (Bounds(x.low, last), y, z), self._extents)
 
     def _versions(self, row: BlockRow, fn: Function, params: Mapping[Value, Form]) -> None:
-        """Write the blocks of a row twice: without the guards that the row decides, and with them for rows that it does not."""
-        decided = decide(self._w, fn, params, self._span(row))
-        if decided is None:
-            self._blocks(row, fn, params, {})
+        """Write the blocks of a row twice: without the guards that the row decides and with adjacent accesses together, and as
+        they are for rows of which that does not hold.
+        """
+        span = self._span(row)
+        decided = decide(self._w, fn, params, span)
+        outcomes, condition = ({}, "true") if decided is None else (decided.outcomes, decided.condition)
+        regrouped = regroup(fn, outcomes)
+        apart = None if regrouped is None else are_apart(self._w, regrouped, params, span)
+        if regrouped is None or apart is None:
+            straight = fn
+        else:
+            straight, condition = regrouped.fn, all_of(self._w, (condition, apart))
+        if condition == "true":
+            self._blocks(row, straight, params, outcomes)
             return
-        versions = [functools.partial(self._blocks, row, fn, params, outcomes) for outcomes in (decided.outcomes, {})]
-        branch(self._w, decided.condition, ("unguarded", "guarded", "next"), versions)
+        versions = [functools.partial(self._blocks, row, f, params, d) for f, d in ((straight, outcomes), (fn, {}))]
+        branch(self._w, condition, ("unguarded", "guarded", "next"), versions)
 
     def _blocks(self, row: BlockRow, fn: Function, params: Mapping[Value, Form], decided: Mapping[Value, bool]) -> None:
         """Run each block of a row."""
@@ -148,7 +159,7 @@ class EntryWriter:
         def run(x: str) -> str:
             index = (x, row.y, row.z)
             if len(walk(fn.body)) > BIG_BLOCK_OPS:
-                self._call_block(index, decided)
+                self._call_block(index, fn, params, decided)
             else:
                 place = tuple(map(_block_index, index))
                 self._write_block(BlockFrame(self._w, fn, params, place, self._extents, decided))
@@ -156,16 +167,16 @@ class EntryWriter:
 
         count_up(self._w, "i64", row.begin, row.past, "block", run)
 
-    def _call_block(self, index: tuple[str, ...], decided: Mapping[Value, bool]) -> None:
+    def _call_block(
+        self, index: tuple[str, ...], fn: Function, params: Mapping[Value, Form], decided: Mapping[Value, bool]
+    ) -> None:
         """Write a block as a function that has the same names for what it is given, and call it."""
         w = self._w
         inner = w.beside()
-        self._write_block(
-            BlockFrame(inner, self._fn, self._params, tuple(map(_block_index, index)), self._extents, decided)
-        )
+        self._write_block(BlockFrame(inner, fn, params, tuple(map(_block_index, index)), self._extents, decided))
         name = f"{self._name}.block{len(decided)}"
-        texts = [scalar_text(form.base if isinstance(form, Gep) else form) for form in self._params.values()]
-        held = [llvm_type(param.type, None) for param in self._params]
+        texts = [scalar_text(form.base if isinstance(form, Gep) else form) for form in params.values()]
+        held = [llvm_type(param.type, None) for param in params]
         given = [*zip(held, texts, strict=True), *(("i64", text) for text in (*index, *self._grid))]
         operands = ", ".join(f"{type_} {text}" for type_, text in given)
         inner.line("ret i32 0")

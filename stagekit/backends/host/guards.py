@@ -13,7 +13,7 @@ followed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from stagekit.backends.host.compute import scalar_compare
 from stagekit.backends.host.forms import Form, Uniform, known, number
@@ -69,16 +69,22 @@ def decide(w: Writer, fn: Function, params: Mapping[Value, Form], span: RowSpan)
     is_straight = not [op for op in walk(fn.body) if isinstance(op, ops.For | ops.While)]
     if size > (MAX_STRAIGHT_OPS if is_straight else MAX_CLAMPED_OPS):
         return None
-    ranges = _Ranges(w, fn, params, span)
+    ranges = Ranges(w, fn, params, span)
     for op in walk(fn.body):
         if isinstance(op, ops.Compare):
             ranges.ask(op)
     if not ranges.asked or (not is_straight and size > MAX_GUARDED_OPS and all(ranges.asked.values())):
         return None
-    condition = "true"
-    for text in dict.fromkeys(ranges.conditions):
-        condition = text if condition == "true" else w.emit(f"and i1 {condition}, {text}")
-    return Decided(ranges.asked, condition)
+    return Decided(ranges.asked, all_of(w, ranges.conditions))
+
+
+def all_of(w: Writer, conditions: Iterable[str]) -> str:
+    """Write whether all scalar conditions hold."""
+    found = "true"
+    for text in dict.fromkeys(conditions):
+        if text != "true":
+            found = text if found == "true" else w.emit(f"and i1 {found}, {text}")
+    return found
 
 
 def bounds_of(
@@ -89,13 +95,13 @@ def bounds_of(
     """
     found = list[Bounds | None]()
     for value in values:
-        ranges = _Ranges(w, fn, params, span)
+        ranges = Ranges(w, fn, params, span)
         bounds = ranges[value]
         found.append(None if ranges.conditions else bounds)
     return found
 
 
-class _Ranges(IntegerAnalysis[Bounds | None]):
+class Ranges(IntegerAnalysis[Bounds | None]):
     """The ranges of a function's integers; None where one has no range or might wrap."""
 
     def __init__(self, w: Writer, fn: Function, params: Mapping[Value, Form], span: RowSpan) -> None:
