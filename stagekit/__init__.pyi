@@ -209,7 +209,7 @@ def reduce_sum(tile: Any, axis: Any = ...) -> Any:
 def scan(tile: Any, combine: Any, identity: Any = ..., reverse: Any = ..., *, axis: Any = ...) -> Any:
     "Return the tile whose element i is the elements 0 to i of a tile, combined: the scan is inclusive.\n\ntile: a tile, or a tuple of tiles of one shape, of which a tuple is returned. axis: of the scan; left out, all elements in C\norder, as a tile of one axis. combine: an associative function of two\nnumbers, or of two tuples with one of each tile, that returns the same; its left operand comes before the right one. It is\ngiven elements of the tile, and what it has returned. identity: a number, or a tuple of them, that changes nothing as an\noperand; with one, fewer branches are needed. reverse: from the last element to the first, as if the tile were turned round\nbefore and after. Refused: results in another dtype than the tile's."
 def shared(tile: Any) -> Any:
-    'Return the same tile with its elements in shared memory, for products that read them again and again.\n\nOf one axis: numbers of rows or of columns, which each thread of a GPU reads where it needs them, so that they need not move.\nOn a GPU, where tensor cores do not multiply the dtype of a matrix, and of one axis on the CPU, the tile itself.'
+    'Return the same tile with its elements in shared memory, for products that read them again and again.\n\nOf one axis: numbers of rows or of columns, which each thread of a GPU reads where it needs them, so that they need not move.\nOn a GPU matrices of bytes and of bool, and on the CPU what has one axis, stay the tile itself.'
 def sort(tile: Any, descending: Any = ...) -> Any:
     'Return the elements of a tile in ascending order, or in descending one; up to 16,384 of them.\n\nNaNs are larger than all numbers. Each has the same bits afterwards.'
 def split(tile: Any) -> Any:
@@ -310,24 +310,34 @@ class float8_e4m3fn(_Value): ...
 class float8_e5m2(_Value): ...
 class complex64(_Value): ...
 class complex128(_Value): ...
-def fast_rcp(x: Any) -> Any:
-    '1 / x, to 1 unit in the last place of a float32 on a GPU.'
-def fast_divide(x: Any, y: Any) -> Any:
-    'x / y, to 2 units of a float32 on a GPU; where y is above 2**126 in size, 0, or NaN of an infinite x.'
-def fast_sqrt(x: Any) -> Any:
-    'The square root, to 2 units of a float32 on a GPU.'
-def fast_rsqrt(x: Any) -> Any:
-    '1 / sqrt(x), to 2 units of a float32 on a GPU.'
-def fast_log2(x: Any) -> Any:
-    'The logarithm in base 2: of a float32 on a GPU to 2**-22 absolutely from 0.5 to 2, relatively elsewhere.'
-def fast_log(x: Any) -> Any:
-    'The natural logarithm: `fast_log2` of a float32 on a GPU, times ln 2.'
-def fast_sin(x: Any) -> Any:
-    'The sine: of a float32 on a GPU to 2**-20.5 absolutely from -pi to pi, worse the further away.'
-def fast_cos(x: Any) -> Any:
-    'The cosine: of a float32 on a GPU to 2**-20.5 absolutely from -pi to pi, worse the further away.'
-def fast_tanh(x: Any) -> Any:
-    'The hyperbolic tangent: of a float32 on a GPU to 2**-11 relatively.'
+def exp(x: Any) -> Any:
+    'e to the power of `x`.'
+def fast_exp(x: Any) -> Any:
+    'e to the power of `x`: of a float32 0 below 2**-126, on a GPU by its approximate instruction.'
+def exp2(x: Any) -> Any:
+    '2 to the power of `x`.'
+def fast_exp2(x: Any) -> Any:
+    '2 to the power of `x`: of a float32 0 below 2**-126, on a GPU by its approximate instruction.'
+def expm1(x: Any) -> Any:
+    'exp(x) - 1, accurate near 0 too.'
+def sigmoid(x: Any) -> Any:
+    '1 / (1 + exp(-x)), without overflow.'
+def log(x: Any) -> Any:
+    'The natural logarithm; -inf at 0, NaN below.'
+def log2(x: Any) -> Any:
+    'The logarithm in base 2; -inf at 0, NaN below.'
+def log10(x: Any) -> Any:
+    'The logarithm in base 10; -inf at 0, NaN below.'
+def log1p(x: Any) -> Any:
+    'log(1 + x), accurate near 0 too.'
+def rsqrt(x: Any) -> Any:
+    '1 / sqrt(x); an infinity of the sign of a zero `x`, NaN below.'
+def cbrt(x: Any) -> Any:
+    'The cube root.'
+def hypot(x: Any, y: Any) -> Any:
+    'The square root of x*x + y*y, without overflow on the way.'
+def pow(x: Any, y: Any) -> Any:
+    '`x` to the power of `y`. Of integers: wraps, and a negative `y` gives 0 but for the bases 1 and -1. Under `fastmath=True` a GPU gives NaN for a negative float `x`.'
 def floor(x: Any) -> Any:
     'The largest whole number not above `x`. Of an integer: itself.'
 def ceil(x: Any) -> Any:
@@ -372,6 +382,54 @@ def fmod(x: Any, y: Any) -> Any:
     'The remainder of x / y rounded towards 0, exact, with the sign of `x`; NaN for `y` zero or `x` infinite. `x % y` is the one with the sign of `y`.'
 def remainder(x: Any, y: Any) -> Any:
     'x - n * y for the whole number n nearest to x / y (even in a tie), exact; NaN for `y` zero or `x` infinite.'
+def degrees(x: Any) -> Any:
+    'An angle in radians as degrees.'
+def radians(x: Any) -> Any:
+    'An angle in degrees as radians.'
+def sin(x: Any) -> Any:
+    'The sine of an angle in radians.'
+def cos(x: Any) -> Any:
+    'The cosine of an angle in radians.'
+def tan(x: Any) -> Any:
+    'The tangent of an angle in radians.'
+def asin(x: Any) -> Any:
+    'The angle in [-pi/2, pi/2] with this sine.'
+def acos(x: Any) -> Any:
+    'The angle in [0, pi] with this cosine.'
+def atan(x: Any) -> Any:
+    'The angle in [-pi/2, pi/2] with this tangent.'
+def atan2(y: Any, x: Any) -> Any:
+    'The angle in [-pi, pi] of the point (x, y), `y` given first.'
+def tanh(x: Any) -> Any:
+    'The hyperbolic tangent.'
+def sinh(x: Any) -> Any:
+    'The hyperbolic sine.'
+def cosh(x: Any) -> Any:
+    'The hyperbolic cosine.'
+def asinh(x: Any) -> Any:
+    'The inverse of `sinh`.'
+def acosh(x: Any) -> Any:
+    'The inverse of `cosh`; NaN below 1.'
+def atanh(x: Any) -> Any:
+    'The inverse of `tanh`; NaN beyond 1.'
+def fast_rcp(x: Any) -> Any:
+    '1 / x, to 1 unit in the last place of a float32 on a GPU.'
+def fast_divide(x: Any, y: Any) -> Any:
+    'x / y, to 2 units of a float32 on a GPU; where y is above 2**126 in size, 0, or NaN of an infinite x.'
+def fast_sqrt(x: Any) -> Any:
+    'The square root, to 2 units of a float32 on a GPU.'
+def fast_rsqrt(x: Any) -> Any:
+    '1 / sqrt(x), to 2 units of a float32 on a GPU.'
+def fast_log2(x: Any) -> Any:
+    'The logarithm in base 2: of a float32 on a GPU to 2**-22 absolutely from 0.5 to 2, relatively elsewhere.'
+def fast_log(x: Any) -> Any:
+    'The natural logarithm: `fast_log2` of a float32 on a GPU, times ln 2.'
+def fast_sin(x: Any) -> Any:
+    'The sine: of a float32 on a GPU to 2**-20.5 absolutely from -pi to pi, worse the further away.'
+def fast_cos(x: Any) -> Any:
+    'The cosine: of a float32 on a GPU to 2**-20.5 absolutely from -pi to pi, worse the further away.'
+def fast_tanh(x: Any) -> Any:
+    'The hyperbolic tangent: of a float32 on a GPU to 2**-11 relatively.'
 def atomic_cas(pointer: Any, expected: Any, desired: Any, order: Any = ..., scope: Any = ..., *, mask: Any = ...) -> Any:
     'Replace the element by `desired` if it equals `expected`; floats are compared by their bits. Returns the element from before.'
 def atomic_add(pointer: Any, value: Any, order: Any = ..., scope: Any = ..., *, mask: Any = ...) -> Any:
@@ -430,34 +488,6 @@ def dp2a_lo(a: Any, b: Any, c: Any) -> Any:
     '`c` plus the products of the two halves of `a` and bytes 0 and 1 of `b`.'
 def dp2a_hi(a: Any, b: Any, c: Any) -> Any:
     '`c` plus the products of the two halves of `a` and bytes 2 and 3 of `b`.'
-def exp(x: Any) -> Any:
-    'e to the power of `x`.'
-def fast_exp(x: Any) -> Any:
-    'e to the power of `x`: of a float32 0 below 2**-126, on a GPU by its approximate instruction.'
-def exp2(x: Any) -> Any:
-    '2 to the power of `x`.'
-def fast_exp2(x: Any) -> Any:
-    '2 to the power of `x`: of a float32 0 below 2**-126, on a GPU by its approximate instruction.'
-def expm1(x: Any) -> Any:
-    'exp(x) - 1, accurate near 0 too.'
-def sigmoid(x: Any) -> Any:
-    '1 / (1 + exp(-x)), without overflow.'
-def log(x: Any) -> Any:
-    'The natural logarithm; -inf at 0, NaN below.'
-def log2(x: Any) -> Any:
-    'The logarithm in base 2; -inf at 0, NaN below.'
-def log10(x: Any) -> Any:
-    'The logarithm in base 10; -inf at 0, NaN below.'
-def log1p(x: Any) -> Any:
-    'log(1 + x), accurate near 0 too.'
-def rsqrt(x: Any) -> Any:
-    '1 / sqrt(x); an infinity of the sign of a zero `x`, NaN below.'
-def cbrt(x: Any) -> Any:
-    'The cube root.'
-def hypot(x: Any, y: Any) -> Any:
-    'The square root of x*x + y*y, without overflow on the way.'
-def pow(x: Any, y: Any) -> Any:
-    '`x` to the power of `y`. Of integers: wraps, and a negative `y` gives 0 but for the bases 1 and -1. Under `fastmath=True` a GPU gives NaN for a negative float `x`.'
 def erf(x: Any) -> Any:
     'The error function.'
 def erfc(x: Any) -> Any:
@@ -486,36 +516,6 @@ def threadfence() -> Any:
     "Order this thread's memory accesses as seen by all threads of the device. Waits for nobody."
 def threadfence_system() -> Any:
     "Order this thread's memory accesses as seen by all devices and the host. Waits for nobody."
-def degrees(x: Any) -> Any:
-    'An angle in radians as degrees.'
-def radians(x: Any) -> Any:
-    'An angle in degrees as radians.'
-def sin(x: Any) -> Any:
-    'The sine of an angle in radians.'
-def cos(x: Any) -> Any:
-    'The cosine of an angle in radians.'
-def tan(x: Any) -> Any:
-    'The tangent of an angle in radians.'
-def asin(x: Any) -> Any:
-    'The angle in [-pi/2, pi/2] with this sine.'
-def acos(x: Any) -> Any:
-    'The angle in [0, pi] with this cosine.'
-def atan(x: Any) -> Any:
-    'The angle in [-pi/2, pi/2] with this tangent.'
-def atan2(y: Any, x: Any) -> Any:
-    'The angle in [-pi, pi] of the point (x, y), `y` given first.'
-def tanh(x: Any) -> Any:
-    'The hyperbolic tangent.'
-def sinh(x: Any) -> Any:
-    'The hyperbolic sine.'
-def cosh(x: Any) -> Any:
-    'The hyperbolic cosine.'
-def asinh(x: Any) -> Any:
-    'The inverse of `sinh`.'
-def acosh(x: Any) -> Any:
-    'The inverse of `cosh`; NaN below 1.'
-def atanh(x: Any) -> Any:
-    'The inverse of `tanh`; NaN beyond 1.'
 def shfl_sync(mask: Any, value: Any, lane: Any, width: Any = ...) -> Any:
     '`value` of lane `lane`, taken modulo `width`, of this warp, or of these `width` lanes of it. Any dtype.'
 def shfl_up_sync(mask: Any, value: Any, delta: Any, width: Any = ...) -> Any:

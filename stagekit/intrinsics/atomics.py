@@ -113,8 +113,18 @@ def _floats(lowering: Expand) -> ByDtype:
     return dict.fromkeys(dtypes.FLOAT_DTYPES, lowering)
 
 
-def _extremum(spec: Intrinsic) -> Combine:
-    return lambda b, x, y: b.call_one(spec, (x, y))
+def _ptx(native: Native) -> str:
+    return f"PTX ISA, {native.value.replace('atomic_', 'atom.')}"
+
+
+def _extremum(native: Native, spec: Intrinsic, which: str) -> Intrinsic:
+    by_dtype = {**_integers(native), **_floats(_retry(lambda b, x, y: b.call_one(spec, (x, y))))}
+    doc = f"Replace the element by the {which} of itself and `value`; NaN wins."
+    return _atomic(native.value, by_dtype, doc, _ptx(native))
+
+
+def _bitwise(native: Native, verb: str) -> Intrinsic:
+    return _atomic(native.value, _integers(native), f"{verb} the bits of `value` into the element.", _ptx(native))
 
 
 atomic_cas: Intrinsic = _atomic(
@@ -145,30 +155,11 @@ atomic_sub = _atomic(
     "Subtract `value` from the element; integers wrap.",
     "CUDA C++ Programming Guide, atomicSub; PTX ISA, atom.add",
 )
-atomic_min = _atomic(
-    "atomic_min",
-    {**_integers(Native.ATOMIC_MIN), **_floats(_retry(_extremum(rounding.minimum)))},
-    "Replace the element by the smaller of itself and `value`; NaN wins.",
-    "PTX ISA, atom.min",
-)
-atomic_max = _atomic(
-    "atomic_max",
-    {**_integers(Native.ATOMIC_MAX), **_floats(_retry(_extremum(rounding.maximum)))},
-    "Replace the element by the larger of itself and `value`; NaN wins.",
-    "PTX ISA, atom.max",
-)
-atomic_and = _atomic(
-    "atomic_and", _integers(Native.ATOMIC_AND), "And the bits of `value` into the element.", "PTX ISA, atom.and"
-)
-atomic_or = _atomic(
-    "atomic_or", _integers(Native.ATOMIC_OR), "Or the bits of `value` into the element.", "PTX ISA, atom.or"
-)
-atomic_xor = _atomic(
-    "atomic_xor",
-    _integers(Native.ATOMIC_XOR),
-    "Exclusive-or the bits of `value` into the element.",
-    "PTX ISA, atom.xor",
-)
+atomic_min = _extremum(Native.ATOMIC_MIN, rounding.minimum, "smaller")
+atomic_max = _extremum(Native.ATOMIC_MAX, rounding.maximum, "larger")
+atomic_and = _bitwise(Native.ATOMIC_AND, "And")
+atomic_or = _bitwise(Native.ATOMIC_OR, "Or")
+atomic_xor = _bitwise(Native.ATOMIC_XOR, "Exclusive-or")
 atomic_exchange: Intrinsic = _atomic(
     "atomic_exchange",
     {**_integers(Native.ATOMIC_EXCHANGE), **_floats(_on_bits(lambda: atomic_exchange))},

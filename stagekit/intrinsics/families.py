@@ -115,22 +115,21 @@ def own(
     meaning: Meaning,
     *,
     ulp: float,
-    is_single: bool = False,
-    double_ulp: tuple[float, float] = (0.0, 0.0),
+    double_ulp: tuple[float, float] | None = None,
     fast: Lowering | None = None,
     fast_ulp: float = math.inf,
     relaxed_by: str = "functions",
 ) -> Callable[[Callable[[Term], Term]], Intrinsic]:
     """Define a function of one float by its formula, which gives the same bits on every target.
 
-    is_single: the formula is for float32 only, and float64 takes the function of that name of libdevice and the C library.
-    ulp: the error of the formula; double_ulp: of the libraries, on cuda and on cpu. fast: what a GPU does to float32 under
-    `fastmath=True`, with the error fast_ulp; relaxed_by: which name of it will do.
+    ulp: its error. double_ulp: where the formula is for float32 only, the errors, on cuda and on cpu, of the functions of that
+    name of libdevice and the C library, which float64 takes. fast: what a GPU does to float32 under `fastmath=True`, with the
+    error fast_ulp; relaxed_by: which name of it will do.
     """
 
     def record(formula: Callable[[Term], Term]) -> Intrinsic:
         name, ours = formula.__name__, expand(formula)
-        on_cuda, on_cpu = (Extern(f"__nv_{name}"), Extern(name)) if is_single else (ours, ours)
+        on_cuda, on_cpu = (Extern(f"__nv_{name}"), Extern(name)) if double_ulp else (ours, ours)
         return define(
             name=name,
             args=("x",),
@@ -138,7 +137,9 @@ def own(
             lower={"cuda": floats(name, ours, on_cuda), "cpu": floats(name, ours, on_cpu)},
             lower_fast={"cuda": {float32: fast}} if fast else {},
             evaluate=wider(meaning),
-            tolerance={"cuda": max(ulp, double_ulp[0]), "cpu": max(ulp, double_ulp[1])},
+            tolerance={
+                target: max(ulp, of_double) for target, of_double in zip(("cuda", "cpu"), double_ulp or (0.0, 0.0))
+            },
             fast_tolerance=fast_ulp if fast else 0.0,
             relaxed_by=relaxed_by,
             integers_as_float=True,

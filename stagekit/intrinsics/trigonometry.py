@@ -54,7 +54,6 @@ class _Reduced(NamedTuple):
     "C23, 7.12.4.6",
     np.sin,
     ulp=1,
-    is_single=True,
     double_ulp=(2, 1),
     fast=hardware("sin.approx$ftz.f32"),
 )
@@ -70,7 +69,6 @@ def sin(x: Term) -> Term:
     "C23, 7.12.4.5",
     np.cos,
     ulp=1,
-    is_single=True,
     double_ulp=(2, 1),
     fast=hardware("cos.approx$ftz.f32"),
 )
@@ -86,7 +84,6 @@ def cos(x: Term) -> Term:
     "C23, 7.12.4.7",
     np.tan,
     ulp=2,
-    is_single=True,
     double_ulp=(2, 1),
     fast=expand(lambda x: x.call("sin") / x.call("cos")),
 )
@@ -240,7 +237,6 @@ atan2 = define_library(
     "C23, 7.12.5.6",
     np.tanh,
     ulp=1,
-    is_single=True,
     double_ulp=(2, 2),
     fast=hardware("tanh.approx.f32"),
     fast_ulp=8192,

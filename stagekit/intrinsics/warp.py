@@ -155,47 +155,22 @@ shfl_xor_sync = _shuffle(
 
 # -- votes ------------------------------------------------------------------------------------------------------------
 
-_MASK_AND_PREDICATE = {"mask": U32, "predicate": BOOL}
-ballot_sync = _native(
-    "ballot_sync",
-    Native.BALLOT,
-    _MASK_AND_PREDICATE,
-    U32,
-    "A bit per lane: set where the lane is in `mask` and its `predicate` holds.",
-    "vote.sync.ballot",
-)
-any_sync = _native(
-    "any_sync",
-    Native.VOTE_ANY,
-    _MASK_AND_PREDICATE,
-    BOOL,
-    "Does `predicate` hold for any lane of `mask`?",
-    "vote.sync.any",
-)
-all_sync = _native(
-    "all_sync",
-    Native.VOTE_ALL,
-    _MASK_AND_PREDICATE,
-    BOOL,
-    "Does `predicate` hold for all lanes of `mask`?",
-    "vote.sync.all",
-)
-activemask = _native(
-    "activemask",
-    Native.ACTIVE_MASK,
-    {},
-    U32,
-    "A bit per lane that runs this instruction together with this one. A snapshot: it promises nothing for the next one.",
-    "activemask",
-)
+
+def _vote(mode: str, native: Native, result: Type, doc: str) -> Intrinsic:
+    args = {"mask": U32, "predicate": BOOL}
+    return _native(f"{mode}_sync", native, args, result, doc, f"vote.sync.{mode}")
+
+
+_SET = "A bit per lane: set where the lane is in `mask` and its `predicate` holds."
+_RUN = "A bit per lane that runs this instruction together with this one. A snapshot: it promises nothing for the next one."
+_SAME = "A bit per lane of `mask` that has the same 32-bit word; `match_any_sync` takes any dtype."
+
+ballot_sync = _vote("ballot", Native.BALLOT, U32, _SET)
+any_sync = _vote("any", Native.VOTE_ANY, BOOL, "Does `predicate` hold for any lane of `mask`?")
+all_sync = _vote("all", Native.VOTE_ALL, BOOL, "Does `predicate` hold for all lanes of `mask`?")
+activemask = _native("activemask", Native.ACTIVE_MASK, {}, U32, _RUN, "activemask")
 match_any = _native(
-    "match_any",
-    Native.MATCH_ANY,
-    {"mask": U32, "value": U32},
-    U32,
-    "A bit per lane of `mask` that has the same 32-bit word; `match_any_sync` takes any dtype.",
-    "match.sync.any.b32",
-    is_public=False,
+    "match_any", Native.MATCH_ANY, {"mask": U32, "value": U32}, U32, _SAME, "match.sync.any.b32", is_public=False
 )
 
 

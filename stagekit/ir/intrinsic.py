@@ -109,7 +109,6 @@ class Native(Enum):
     ATOMIC_LOAD = "atomic_load"  # args: pointer -> value; params of all atomics: order, scope
     ATOMIC_STORE = "atomic_store"  # args: pointer, value
     ATOMIC_ADD = "atomic_add"  # args: pointer, value -> old value
-    ATOMIC_SUB = "atomic_sub"
     ATOMIC_MIN = "atomic_min"
     ATOMIC_MAX = "atomic_max"
     ATOMIC_AND = "atomic_and"

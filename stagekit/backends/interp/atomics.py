@@ -62,7 +62,7 @@ def _swap_along(element: Any, pairs: Array) -> tuple[Array, Any]:
 _K = BinaryKind
 # Only integers, and the sums of float32 and float64, reach the interpreter as atomics, so NumPy's own functions serve.
 ATOMICS: dict[Native, Atomic] = {
-    **{Native[f"ATOMIC_{kind.name}"]: _of_ufunc(semantics.BINARY[kind]) for kind in (_K.ADD, _K.SUB, *ops.BITWISE)},
+    **{Native[f"ATOMIC_{kind.name}"]: _of_ufunc(semantics.BINARY[kind]) for kind in (_K.ADD, *ops.BITWISE)},
     Native.ATOMIC_MIN: _of_ufunc(np.minimum),
     Native.ATOMIC_MAX: _of_ufunc(np.maximum),
     Native.ATOMIC_EXCHANGE: Atomic(
