@@ -21,14 +21,7 @@ from stagekit.diagnostics import DIVISION, call_in_language, shown
 from stagekit.dtypes import DType
 from stagekit.frontend import arrays, attributes, conditions, effects, ordered
 from stagekit.frontend.complexes import ComplexLibrary
-from stagekit.frontend.errors import (
-    NO_GPU,
-    BadCall,
-    BadOperands,
-    NotOfArguments,
-    SharedMemoryExceeded,
-    StaticAssertion,
-)
+from stagekit.frontend.errors import NO_GPU, BadCall, BadOperands, NotOfArguments, SharedMemoryExceeded, StaticAssertion
 from stagekit.frontend.evaluation import Site, in_users_words
 from stagekit.frontend.extents import row_major
 from stagekit.frontend.facts import Unanswerable

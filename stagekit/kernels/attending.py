@@ -15,16 +15,7 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.attending_on_cpu import STRIP, attention_on_cpu_kernel, cpu_blocks_for
-from stagekit.kernels.heads import (
-    LOG2E,
-    LOWEST,
-    MAX_DIM,
-    arrays_of,
-    end_of_keys,
-    of_head,
-    padded,
-    sign_and_factor,
-)
+from stagekit.kernels.heads import LOG2E, LOWEST, MAX_DIM, arrays_of, end_of_keys, of_head, padded, sign_and_factor
 from stagekit.kernels.host import Dtype, dtype_of, empty, empty_like, factory, float_dtype_of, is_on_cpu, require
 from stagekit.kernels.matrices import by_groups
 from stagekit.kernels.sharing import checked_out

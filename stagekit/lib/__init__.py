@@ -19,14 +19,7 @@ from stagekit.lib.joining import flip, join, split
 from stagekit.lib.pipelines import Pipeline, PipelineState, pipeline
 from stagekit.lib.products import dot, shared
 from stagekit.lib.random import philox, rand, randint, randn
-from stagekit.lib.reductions import (
-    argmax,
-    argmin,
-    reduce,
-    reduce_max,
-    reduce_min,
-    reduce_sum,
-)
+from stagekit.lib.reductions import argmax, argmin, reduce, reduce_max, reduce_min, reduce_sum
 from stagekit.lib.scans import cumprod, cumsum, scan
 from stagekit.lib.sorting import argsort, sort, topk
 from stagekit.lib.staging import staged

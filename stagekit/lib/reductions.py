@@ -18,17 +18,7 @@ from typing import Any
 
 import stagekit as sk
 from stagekit.lib.axes import axis_of, held, reduced, reduced_by_vectors, reduced_in_order
-from stagekit.lib.combining import (
-    Chunk,
-    Combine,
-    Combiner,
-    Row,
-    Scan,
-    Values,
-    chunks_of,
-    combiner_of,
-    thread_number,
-)
+from stagekit.lib.combining import Chunk, Combine, Combiner, Row, Scan, Values, chunks_of, combiner_of, thread_number
 from stagekit.lib.layout import WARP, Layout, blocked, recorded
 from stagekit.lib.tile import Tile, Traced, of_one_axis, require_tile
 

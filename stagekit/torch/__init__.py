@@ -23,15 +23,7 @@ except ExtraError as error:
 
 from stagekit.operators.errors import OperatorError
 from stagekit.torch.operators import operator
-from stagekit.torch.shelf import (
-    attention,
-    cross_entropy,
-    layernorm,
-    matmul,
-    rmsnorm,
-    softmax,
-    swiglu,
-)
+from stagekit.torch.shelf import attention, cross_entropy, layernorm, matmul, rmsnorm, softmax, swiglu
 
 __all__ = [
     "OperatorError",
