@@ -90,6 +90,7 @@ BARRIERS = {  # in all, and those of them that the order of statements needs
     "dequantize": (2, 0),
     "adamw": (0, 0),
     "attention": (8, 0),
+    "attention by threads": (14, 0),  # both factors of each product go through shared memory
     "attention, gradient of q": (10, 0),
     "attention, gradients of k and v": (6, 0),
     "batched_matmul": (2, 0),
