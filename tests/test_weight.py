@@ -30,7 +30,7 @@ BUDGETS = {  # rounded up to the next 50
     "operators": 500,  # what operators of PyTorch and of JAX share, and launches that are written down
     "passes": 1_750,
     "runtime": 4_500,
-    "testing": 2_600,
+    "testing": 2_650,
     "torch": 950,  # operators of PyTorch: what torch asks of one, and the shelf's seven with their gradients
     "tuning": 1_950,
     "viewing": 350,  # the page of `kernel.view()`

@@ -20,7 +20,7 @@ from stagekit.runtime.array_list import ArrayList
 from stagekit.runtime.device_array import DeviceArray
 from stagekit.runtime.views import ArrayView
 from stagekit.testing.launching import Array
-from stagekit.testing.tolerances import EXACT, Tolerance, difference
+from stagekit.testing.tolerances import EXACT, Tolerance, difference, pieces
 from stagekit.tuning.candidates import Bound
 from stagekit.tuning.clocks import CallClock, EventClock
 from stagekit.tuning.space import refuse
@@ -135,7 +135,7 @@ def _written(call: Bound) -> Iterator[tuple[str, Any]]:
 
 
 class Expected:
-    """What the outputs should be, and how far they may be from it, which takes a while to find for large arrays.
+    """What the outputs should be, and how far they may be from it.
 
     tolerance: relative, of floats, to each element and to the root of the mean square of all; None for that of the dtype.
     """
@@ -149,8 +149,6 @@ class Expected:
         for name, array in self._arrays.items():
             actual = found[name]
             wanted = array.astype(actual.dtype, copy=False).reshape(actual.shape)
-            if np.array_equal(wanted.view(np.uint8), actual.view(np.uint8)):
-                continue
             what = difference(actual, wanted, self._allowed[name])
             if what is not None:
                 return f"`{name}`: {what}"
@@ -164,6 +162,9 @@ def _allowed(expected: Array, tolerance: float | None) -> Tolerance:
     dtype = dtype_from_numpy(expected.dtype)
     assert dtype is not None
     relative = 2.0 ** (_EXPONENT * (1 - dtype.layout.precision)) if tolerance is None else tolerance
-    wide = expected.astype(np.float64)
-    finite = wide[np.isfinite(wide)]
-    return Tolerance(relative, relative * math.sqrt(float(np.mean(finite * finite))) if finite.size else 0.0)
+    squares, count = 0.0, 0
+    for piece in pieces(expected):
+        wide = piece.astype(np.float64)
+        finite = wide[np.isfinite(wide)]
+        squares, count = squares + float(finite @ finite), count + finite.size
+    return Tolerance(relative, relative * math.sqrt(squares / max(count, 1)))
