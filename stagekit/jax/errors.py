@@ -5,12 +5,6 @@ from __future__ import annotations
 from stagekit.diagnostics import Diagnostic
 
 
-class BadOperand(Diagnostic):
-    title = "An operator does not take this argument"
-    label = "`{name}`: `{argument}` {problem}"
-    help = "{advice}"
-
-
 class NoPlatform(Diagnostic):
     title = "An operator has no code for this platform"
     label = "`{name}` runs on the CPU, and jax compiles it for {platform}"

@@ -24,9 +24,9 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from stagekit.diagnostics import calls_user, counted, hide_frames, shown
+from stagekit.diagnostics import CallError, WrongArguments, calls_user, counted, hide_frames, shown
 from stagekit.dtypes import DType
-from stagekit.jax.errors import BadOperand, NoPlatform
+from stagekit.jax.errors import NoPlatform
 from stagekit.jax.plans import TARGET, Aval, CallPlan, planned
 from stagekit.jit.launchable import Launchable
 from stagekit.operators.declared import (
@@ -36,8 +36,10 @@ from stagekit.operators.declared import (
     names_of,
     parameters_of,
     require_input,
+    shape_of,
 )
 from stagekit.operators.errors import (
+    BadOperand,
     GradientCount,
     NoBackward,
     NoBatchingRule,
@@ -51,7 +53,6 @@ _WITHOUT_GRADIENTS = "jax.lax.stop_gradient"
 Maker = Callable[[Mapping[str, Any]], Aval]
 """From the inputs, as avals, and the other arguments, by name, to the aval of an output."""
 Outputs = Mapping[str, "str | Callable[..., Aval]"] | Iterable[str]
-_forwards: dict[int, str] = {}  # by the id of an operator that is a backward, the operator that it is the backward of
 
 
 @hide_frames
@@ -86,7 +87,10 @@ def operator(
 
 
 class JaxOperator:
-    """A function of JAX. inputs: the names of its arrays; values: of its other arguments. makers: of the outputs, by name."""
+    """A function of JAX. inputs: the names of its arrays; values: of its other arguments. makers: of the outputs, by name.
+
+    forward: the operator that this one is the backward of, if any.
+    """
 
     def __init__(
         self,
@@ -124,8 +128,9 @@ class JaxOperator:
         self.vmap = vmap
         self._check_names()
         self._calls: dict[Any, Call] = {}
+        self.forward: str | None = None
         if isinstance(backward, JaxOperator):
-            _forwards[id(backward)] = self.name
+            backward.forward = self.name
         functools.update_wrapper(self, function, updated=())
         self.__signature__ = inspect.Signature([self.parameters[each] for each in given])
 
@@ -135,10 +140,15 @@ class JaxOperator:
     def _maker(self, output: str, how: Any) -> Maker:
         if how == "":
             sizes, dtype, _ = declared_output(self.name, self.function, self.inputs, output)
-            return lambda given: jax.ShapeDtypeStruct(sizes(lambda each, axis: given[each].shape[axis]), dtype.numpy)
+
+            def declared(given: Mapping[str, Any]) -> Aval:
+                shape = sizes(lambda each, axis: shape_of(self.name, each, given[each], axis)[axis])
+                return jax.ShapeDtypeStruct(shape, dtype.numpy)
+
+            return declared
         if isinstance(how, str):
             require_input(self.name, output, how, self.inputs)
-            return lambda given: jax.ShapeDtypeStruct(given[how].shape, given[how].dtype)
+            return lambda given: jax.ShapeDtypeStruct(shape_of(self.name, how, given[how]), given[how].dtype)
         if not callable(how):
             advice = "give the name of an input that it is like, or a function of inputs that makes it"
             raise refused(self.name, f"`{output}` is made by {shown(how)}", advice)
@@ -166,13 +176,28 @@ class JaxOperator:
     @hide_frames
     @calls_user
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        bound = self.__signature__.bind(*args, **kwargs)
+        try:
+            bound = self.__signature__.bind(*args, **kwargs)
+        except TypeError as error:
+            raise CallError(WrongArguments(self.name, str(error), f"`{self.name}{self.__signature__}`")) from None
         bound.apply_defaults()
         arrays = {each: bound.arguments[each] for each in self.inputs if bound.arguments[each] is not None}
-        made = self._call_for(tuple(arrays), {each: bound.arguments[each] for each in self.values}).run(
-            *arrays.values()
-        )
+        call = self._call_for(tuple(arrays), {each: bound.arguments[each] for each in self.values})
+        try:
+            made = call.run(*arrays.values())
+        except TypeError:
+            self._require_arrays(arrays)
+            raise
         return made[0] if len(made) == 1 else tuple(made)
+
+    def _require_arrays(self, arrays: Mapping[str, Any]) -> None:
+        """Refuse what JAX takes for no array, after it has said so in words that do not name the argument."""
+        for each, array in arrays.items():
+            try:
+                jax.api_util.shaped_abstractify(array)
+            except TypeError:
+                advice = "pass an array of JAX or NumPy, or a number"
+                raise OperatorError(BadOperand(self.name, each, f"is {shown(array)}, no array", advice)) from None
 
     def _call_for(self, present: tuple[str, ...], values: dict[str, Any]) -> Call:
         """Return the call with these inputs and values. Equal ones are one, by which JAX knows what it has traced."""
@@ -346,8 +371,7 @@ mlir.register_lowering(launch_p, _lower, platform="cpu")
 @hide_frames
 def _refuse_gradient(primals: Any, tangents: Any, *, call: Call) -> Any:
     operator = call.operator
-    why = second_derivative(_forwards.get(id(operator)))
-    raise OperatorError(NoBackward(operator.name, why, _WITHOUT_GRADIENTS))
+    raise OperatorError(NoBackward(operator.name, second_derivative(operator.forward), _WITHOUT_GRADIENTS))
 
 
 ad.primitive_jvps[launch_p] = _refuse_gradient

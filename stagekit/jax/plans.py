@@ -22,9 +22,9 @@ from stagekit.backends.launcher import SEQUENCES, load_dispatcher, load_sequence
 from stagekit.diagnostics import calls_user
 from stagekit.dtypes import element_dtype
 from stagekit.forks import Once
-from stagekit.jax.errors import BadOperand, NeverWritten
+from stagekit.jax.errors import NeverWritten
 from stagekit.jit.native_launchers import provide_support
-from stagekit.operators.errors import OperatorError, OutputDiffers, refused
+from stagekit.operators.errors import BadOperand, OperatorError, OutputDiffers, refused
 from stagekit.operators.recording import LaunchRecorder, Placeholder
 from stagekit.runtime import native_process
 from stagekit.runtime.pool import keep_for_ever

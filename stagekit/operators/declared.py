@@ -15,7 +15,7 @@ from stagekit.diagnostics import shown
 from stagekit.dtypes import DType
 from stagekit.frontend.markers import Dynamic, SizeExpr, SizeOp, Tensor
 from stagekit.jit.launchable import Launchable
-from stagekit.operators.errors import refused
+from stagekit.operators.errors import BadOperand, OperatorError, refused
 
 SizeOf = Callable[[str, int], Any]
 """From an input and an axis to its size: a number, or a symbol of the library."""
@@ -54,6 +54,14 @@ def require_input(name: str, output: str, how: str, inputs: tuple[str, ...]) -> 
     if how not in inputs:
         problem = f"`{output}` is to be like `{how}`, which is no input"
         raise refused(name, problem, f"the inputs are {', '.join(inputs)}")
+
+
+def shape_of(name: str, given: str, array: Any, axis: int = -1) -> tuple[Any, ...]:
+    """Return the shape of an input by which an output is made: it must be there, and have this axis. given: its name."""
+    if array is None or len(array.shape) <= axis:
+        problem = "is None" if array is None else f"of shape {tuple(array.shape)} has no axis {axis}"
+        raise OperatorError(BadOperand(name, given, f"{problem}, and an output is made by it", "pass an array"))
+    return tuple(array.shape)
 
 
 def known_constexprs(kernel: Launchable) -> dict[str, Any]:

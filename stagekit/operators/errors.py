@@ -15,6 +15,12 @@ class BadOperator(Diagnostic):
     help = "{advice}"
 
 
+class BadOperand(Diagnostic):
+    title = "An operator does not take this argument"
+    label = "`{name}`: `{argument}` {problem}"
+    help = "{advice}"
+
+
 class OutputDiffers(Diagnostic):
     title = "An output is not what `outputs` says"
     label = "`{name}`: `{output}` is to be {expected}, and the function returned {received}"

@@ -319,7 +319,8 @@ def _formula(
 
 
 def _register_gradients(library: torch.library.Library, made: Operator, plan: Schema, formula: _Formula) -> None:
-    _forwards.pop(plan.name, None)
+    for each in [each for each, forward in _forwards.items() if forward == plan.name]:
+        del _forwards[each]
     if plan.mutates:
         short = plan.name.partition("::")[2]
         library.impl(short, _refuse_gradients(made, plan), "Autograd", with_keyset=True)

@@ -32,6 +32,7 @@ from stagekit.operators.declared import (
     names_of,
     parameters_of,
     require_input,
+    shape_of,
 )
 from stagekit.operators.errors import refused
 
@@ -161,7 +162,12 @@ def _maker(name: str, function: Callable[..., Any], inputs: tuple[str, ...], out
     if isinstance(how, str):
         require_input(name, output, how, inputs)
         place = inputs.index(how)
-        return lambda given: torch.empty_like(given[place], memory_format=torch.contiguous_format)
+
+        def make_like(given: Arguments) -> torch.Tensor:
+            shape_of(name, how, given[place])
+            return torch.empty_like(given[place], memory_format=torch.contiguous_format)
+
+        return make_like
     if not callable(how):
         advice = "give the name of an input that it is like, or a function of inputs that makes it"
         raise refused(name, f"`{output}` is made by {shown(how)}", advice)
@@ -174,7 +180,7 @@ def _maker_by_annotation(name: str, function: Callable[..., Any], inputs: tuple[
     dtype, place = getattr(torch, declared.name), inputs.index(first)
 
     def make(given: Arguments) -> torch.Tensor:
-        shape = sizes(lambda each, axis: given[inputs.index(each)].shape[axis])
+        shape = sizes(lambda each, axis: shape_of(name, each, given[inputs.index(each)], axis)[axis])
         return torch.empty(shape, dtype=dtype, device=given[place].device)
 
     return make

@@ -275,13 +275,11 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: jax.jit(lambda f: scale(jnp.ones(3), factor=f))(2.0), "must be known when JAX traces"),
     (lambda: scale(jnp.ones(3), factor=[1]), "no hash"),
+    (lambda: scale(None, factor=1.0), "`x` is None, and an output"),
+    (lambda: skj.operator(half_synced, outputs="out")(jnp.float32(1)), r"of shape \(\) has no axis 0"),
     (lambda: scale(jnp.ones(3, jnp.complex64), factor=1), "complex64"),
     (lambda: jax.jit(lambda x: scale(x, factor=2.0)).trace(jnp.ones(3)).lower(lowering_platforms=("cuda",)), "cuda"),
 ]
-
-
-def _scaled(x: Any, *, out: Any) -> None:
-    scaled[1](x, out, 1.0, 3, 64)
 
 
 def _raise(*arrays: Any, **others: Any) -> Any:
@@ -307,6 +305,31 @@ def test_what_a_function_of_the_users_raises_shows_no_frames_of_ours(call: Calla
 
     package = str(Path(sk.__file__).parent)
     assert [] == [str(each.path) for each in error.traceback if str(each.path).startswith(package)]
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda: scale(jnp.ones(3)), TypeError, "`scale`: missing a required argument: 'factor'"),
+        (lambda: matmul(jnp.ones((3, 3)), wrong=1), TypeError, "call it as `matmul(a, b)`"),
+        (lambda: scale("a", factor=1.0), skj.OperatorError, "`x` is 'a', no array"),
+        (lambda: scale([1.0, 2.0], factor=1.0), skj.OperatorError, "`x` is [1.0, 2.0], no array"),
+    ],
+)
+def test_a_call_that_does_not_fit_is_told_at_the_call(call: Callable[[], Any], kind: Any, words: str) -> None:
+    with pytest.raises(kind) as error:
+        call()
+
+    assert words in str(error.value)
+    assert {__file__} == {str(each.path) for each in error.traceback}
+
+
+def test_only_the_backward_of_an_operator_is_called_so() -> None:
+    """Operators that are gone leave nothing to one that comes to lie where they were."""
+    for _ in range(20):
+        skj.operator(scale.function, outputs={"out": "x"}, backward=skj.operator(scale.function, outputs={"out": "x"}))
+    with pytest.raises(skj.OperatorError, match=r"`scale` has no `backward`, so"):
+        jax.grad(lambda x: skj.operator(scale.function, outputs={"out": "x"})(x, factor=1.0).sum())(jnp.ones(3))
 
 
 @pytest.mark.parametrize(("make", "word"), REFUSED)

@@ -390,10 +390,15 @@ def test_the_schema_is_read_off_the_function_or_the_kernel() -> None:
 
     assert str(made._schema) == "tests::plain(Tensor A, SymInt k, float x) -> Tensor"
     assert (tuple(out.shape), out.dtype, out[0, 0, 0].item()) == ((8, 2, 3), torch.float64, 8.5)
+    with pytest.raises(skt.OperatorError, match=r"`A` of shape \(\) has no axis 0, and an output"):
+        made(torch.tensor(7, dtype=torch.int32), 1, 0.5)
+    absent = skt.operator("tests::absent", lambda x, y, out: None, schema="(Tensor? x, Tensor y) -> Tensor", **LIKE_X)
+    with pytest.raises(skt.OperatorError, match="`x` is None, and an output"):
+        absent(None, x := gives(4))
     # torch's integers are ones of run time too
     assert str(scale._schema) == "tests::scale(Tensor x, float factor=2.) -> Tensor"
     assert str(add_all._schema) == "tests::add_all(Tensor(a0!)[] xs, float value) -> ()"
-    torch.testing.assert_close(scale(x := gives(4)), 2 * x)
+    torch.testing.assert_close(scale(x), 2 * x)
     torch.testing.assert_close(scale(factor=3.0, x=x), 3 * x)
     with pytest.raises(skt.OperatorError, match="the size `n` of `B` is that of no input"):
         skt.operator("tests::free", free, outputs="B")
