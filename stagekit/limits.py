@@ -7,6 +7,7 @@ GRID_LIMITS = (2**31 - 1, 65535, 65535)  # blocks along x, y and z
 BLOCK_LIMITS = (1024, 1024, 64)  # threads of a block along x, y and z
 MAX_THREADS = 1024  # of a block
 WARP = 32  # threads
+BARRIERS = 16  # of a block, by number; PTX ISA, bar
 MAX_LOCAL_BYTES = 512 * 1024  # of a thread
 MAX_SHARED_BYTES = 227 * 1024  # of a block, on the largest GPU; what the GPU at hand has is checked against it
 MAX_PARAMETER_BYTES = 4096  # of a kernel, on every GPU; CUDA C++ Programming Guide, function parameters

@@ -9,6 +9,7 @@ from stagekit.intrinsics import (
     exponentials,
     hopper,
     index,
+    roles,
     rounding,
     special_functions,
     sync,
@@ -26,7 +27,7 @@ FAMILIES = {
     "sync": (sync,),
     "warp": (warp,),
     "tensor cores": (tensor,),
-    "Hopper": (hopper, clusters, tensor_maps),
+    "Hopper": (hopper, roles, clusters, tensor_maps),
     "atomics": (atomics,),
 }
 

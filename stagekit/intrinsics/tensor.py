@@ -47,6 +47,7 @@ _COLLECTIVE = frozenset({Effect.COLLECTIVE})
 _PLACES = ("stagekit.cuda",)
 CHUNK_BYTES = 16  # a row of a matrix of fragments, and the most that one instruction copies
 _AMPERE = 80  # the compute capability that brought these shapes, times ten
+_HOPPER = 90  # that which stores fragments by an instruction
 Values = tuple[Value, ...]
 
 
@@ -219,7 +220,7 @@ round_tf32 = define(
     public_in=_PLACES,
 )
 
-# -- fragments from shared memory ---------------------------------------------------------------------------------------
+# -- fragments in shared memory -----------------------------------------------------------------------------------------
 
 _MOVED = [d for d in dtypes.ALL_DTYPES if d.bits in (8, 16, 32) and d.kind != "bool"]
 
@@ -291,6 +292,71 @@ def _loaded_by_lanes(b: Builder, count: int, pointer: Value, *, is_turned: bool)
 ldmatrix_x1 = _fragments("ldmatrix_x1", 1)
 ldmatrix_x2 = _fragments("ldmatrix_x2", 2)
 ldmatrix_x4 = _fragments("ldmatrix_x4", 4)
+
+
+def _stored_fragments(name: str, count: int) -> Intrinsic:
+    by_lanes = Expand(lambda b, args, params: _stored_by_lanes(b, args[0], args[1:], is_turned=params[0]))
+    return define(
+        name=name,
+        args=("pointer", *[f"w{i}" for i in range(count)]),
+        params=(Param("trans", (False, True), False),),
+        sigs=tuple([Sig((Pointer(d, Space.SHARED), *(U32,) * count), ()) for d in _MOVED]),
+        effects=_COLLECTIVE | {Effect.WRITE},
+        lower={
+            "cuda": Expand(lambda b, args, params: _stmatrix(b, args, is_turned=params[0])),
+            "cpu": by_lanes,
+            "interp": Native.FRAGMENTS,
+        },
+        doc=f"What `ldmatrix_x{count}` loads, stored: {count} matri{'ces' if count > 1 else 'x'} of 8 rows of 16 bytes, of which "
+        "lane 4 * g + t has the word t of row g of each. Lane 8 * i + r points to where row r of matrix i goes, to a multiple of "
+        f"16 bytes{'' if count == 4 else '; other lanes to none'}. trans: of 8 by 8 elements of 16 bits, a lane has elements g "
+        "of rows 2 * t and 2 * t + 1.",
+        source="PTX ISA, stmatrix.sync",
+        min_capability=_HOPPER,
+        older=by_lanes,
+        public_in=_PLACES,
+    )
+
+
+def _stmatrix(b: Builder, args: Sequence[Value], *, is_turned: bool) -> Values:
+    count = len(args) - 1
+    words = ", ".join(f"${i + 1}" for i in range(count))
+    text = f"stmatrix.sync.aligned.m8n8.x{count}{'.trans' if is_turned else ''}.shared.b16 [$0], {{{words}}};"
+    return b.asm(text, ",".join(["l", *"r" * count, "~{memory}"]), args, (), has_side_effects=True, host=None)
+
+
+def _stored_by_lanes(b: Builder, pointer: Value, words: Sequence[Value], *, is_turned: bool) -> Values:
+    """Let each lane get the words of the row that it points to from the lanes that have them, and store them."""
+    lane = b.cast(b.call_one(by_name("lane_id"), ()), dtypes.int32)
+    row, matrix = b.and_(lane, _number(b, 7)), b.shr(lane, _number(b, 3))
+    exists = b.compare(CompareKind.LT, lane, _number(b, 8 * len(words)))
+
+    def word(source: Value) -> Value:
+        """Return the word of this lane's matrix that a lane has."""
+        found = _from_lane(b, words[0], source)
+        for i, each in enumerate(words[1:], start=1):
+            found = b.select(b.compare(CompareKind.EQ, matrix, _number(b, i)), _from_lane(b, each, source), found)
+        return found
+
+    def half(column: int) -> Value:
+        """Return an element of 16 bits of this lane's row: lane 4 * column + row / 2 has it."""
+        bits = b.cast(b.shl(b.and_(row, _number(b, 1)), _number(b, 4)), dtypes.uint32)
+        source = b.add(_number(b, 4 * column), b.shr(row, _number(b, 1)))
+        return b.and_(b.shr(word(source), bits), b.constant(0xFFFF, dtypes.uint32))
+
+    start = _words(b, pointer)
+    for i in range(4):
+        if is_turned:
+            found = b.or_(half(2 * i), b.shl(half(2 * i + 1), b.constant(16, dtypes.uint32)))
+        else:
+            found = word(b.add(b.shl(row, _number(b, 2)), _number(b, i)))
+        b.store(b.offset(start, b.index(i)), found, exists, align=CHUNK_BYTES if i == 0 else None)
+    return ()
+
+
+stmatrix_x1 = _stored_fragments("stmatrix_x1", 1)
+stmatrix_x2 = _stored_fragments("stmatrix_x2", 2)
+stmatrix_x4 = _stored_fragments("stmatrix_x4", 4)
 
 # -- copies that go on meanwhile ----------------------------------------------------------------------------------------
 

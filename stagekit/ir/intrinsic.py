@@ -124,7 +124,7 @@ class Native(Enum):
     WARP_PRODUCT = (
         "warp_product"  # of fragments; the record's name says which. The interpreter's own, as are those below
     )
-    FRAGMENTS = "fragments"  # args: pointer; params: trans
+    FRAGMENTS = "fragments"  # args: pointer, and those that are stored; params: trans
     COPY_ASYNC = "copy_async"  # of one element; args: target, source, mask; params: align, covers
     COPY_COMMIT = "copy_commit"
     COPY_WAIT = "copy_wait"  # params: how many groups may be under way
@@ -142,6 +142,7 @@ class Native(Enum):
     BLOCK_IDX_IN_CLUSTER = "block_idx_in_cluster"
     CLUSTER_IDX = "cluster_idx"
     CLUSTER_BARRIER = "cluster_barrier"  # arrival or wait, as the record's name says
+    NAMED_BARRIER = "named_barrier"  # arrival, or arrival and wait, as the record's name says; args: number, threads
     PEER = "peer"  # args: pointer, rank -> the pointer there
 
 

@@ -123,6 +123,34 @@ def test_fragments_are_words_of_rows_or_of_columns(place, dtype, count, trans):
         np.testing.assert_array_equal(found, turned if trans else rows[GROUP, PLACE])
 
 
+@sk.jit
+def kept(fragments, out, store: sk.constexpr, count: sk.constexpr, trans: sk.constexpr):
+    """Row r of matrix i goes to row 8 * i + r of out; the other lanes point past the end."""
+    t = sk.cuda.thread_idx("x")
+    shared = sk.alloc_shared((8 * count, 16 // out.dtype.itemsize), out.dtype, align=16)
+    words = [fragments[i, t] for i in sk.static_range(count)]
+    store(shared.ptr_to(t, 0), *words, trans=trans)
+    sk.syncthreads()
+    for i in sk.static_range(16 // out.dtype.itemsize):
+        if t < 8 * count:
+            out[t, i] = shared[t, i]
+
+
+@each_place
+@pytest.mark.parametrize("trans", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_fragments_are_stored_as_they_are_loaded(place, count, trans):
+    for dtype in (np.float16, np.int8, np.float32) if count == 4 else (ml_dtypes.bfloat16,):
+        fragments = np.random.default_rng(count).integers(0, 2**32, (count, 32), np.uint32)
+        rows = np.zeros((8 * count, 16 // np.dtype(dtype).itemsize), dtype)
+        put, got = (getattr(sk.cuda, f"{name}matrix_x{count}") for name in ("st", "ld"))
+
+        _, stored = run(place, kept[1, 32], [fragments, rows], put, count, trans)
+        _, loaded = run(place, matrices[1, 32], [stored, np.zeros_like(fragments)], got, count, trans)
+
+        np.testing.assert_array_equal(loaded, fragments)
+
+
 def load(count):
     return getattr(sk.cuda, f"ldmatrix_x{count}")
 

@@ -281,6 +281,20 @@ class ClusterBarrierStuck(Diagnostic):
     help = "let every thread of every block of the cluster arrive, the same number of times"
 
 
+class NamedBarrierMisused(Diagnostic):
+    title = "Misuse of a barrier of some warps"
+    label = "{what}"
+    help = "{hint}"
+
+
+class NamedBarrierStuck(Diagnostic):
+    """A wait that nobody will end: all warps that can run wait. Notes name the others."""
+
+    title = "Wait for a barrier of some warps that never opens"
+    label = "waits at barrier {number}, which lacks {threads}"
+    help = "let as many threads come, by `barrier_sync` or `barrier_arrive`, as each of them says"
+
+
 class NoPeer(Diagnostic):
     title = "No such block in the cluster"
     label = "rank {rank}, in a cluster of {blocks}"

@@ -238,6 +238,13 @@ class _ChainKnowledge:
         self.blocks[block] = join(self.blocks.get(block, NOTHING), told.block)
 
 
+_MESSAGES = (
+    *(Native.FENCE, Native.MBARRIER, Native.BULK_COPY, Native.TILE_COPY),
+    *(Native.CLUSTER_BARRIER, Native.NAMED_BARRIER),
+)
+"""What tells some threads of others."""
+
+
 class Clocks(Watcher):
     """The clocks of all teams that run, what their lanes have learnt (by block tag), and messages by arena and place.
 
@@ -246,8 +253,7 @@ class Clocks(Watcher):
 
     def __init__(self, launch: LaunchState, program: Program) -> None:
         self.shift = launch.tag_shift
-        messages = (Native.FENCE, Native.MBARRIER, Native.BULK_COPY, Native.TILE_COPY, Native.CLUSTER_BARRIER)
-        self.has_messages = any(map(program.has, messages)) or any(a.acquires or a.releases for a in program.accesses)
+        self.has_messages = any(map(program.has, _MESSAGES)) or any(a.acquires or a.releases for a in program.accesses)
         self.knows_lanes = self.has_messages or program.has(Native.WARP_BARRIER)
         self.teams: dict[Team, Clock] = {}
         self.blocks: dict[int, _BlockKnowledge] = {}

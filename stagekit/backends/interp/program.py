@@ -53,7 +53,8 @@ def waiting_loops(fn: Function, sources: flow.Sources, written: frozenset[Value]
     return frozenset(op for op in walk(fn.body) if isinstance(op, ops.While) and waits(op))
 
 
-_WAITING = frozenset({Native.CLUSTER_BARRIER, Native.PEER})  # what warps do that take turns
+# what warps do that take turns
+_WAITING = frozenset({Native.CLUSTER_BARRIER, Native.NAMED_BARRIER, Native.PEER})
 
 
 def _is_retry(op: Op, loop: ops.While) -> bool:

@@ -66,23 +66,34 @@ def _summed(row: Product, a: Array, b: Array, c: Array) -> Array:
 
 
 def build_fragments(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
-    """Build the read of matrices of 8 rows of 16 bytes, of which each lane points to a row."""
+    """Build the read, or the write, of matrices of 8 rows of 16 bytes, of which each lane points to a row."""
     (is_turned,) = op.params
-    word = replace(c.access(op, "read", op.args[0]), dtype=dtypes.uint32, covers=0)
+    is_read = bool(op.results)
+    word = replace(c.access(op, "read" if is_read else "write", op.args[0]), dtype=dtypes.uint32, covers=0)
     accesses = [replace(word, align=CHUNK_BYTES, covers=4), word, word, word]  # the first stands for all four
-    pointer, results = c.number(op.args[0]), c.numbers(op.results)
-    source, rows = op.args[0].type.dtype, _GROUPS * len(results)
+    pointer, fragments = c.number(op.args[0]), c.numbers(op.results or op.args[1:])
+    source, rows = op.args[0].type.dtype, _GROUPS * len(fragments)
 
-    def step(values: Values, team: Team) -> None:
+    def places(values: Values, team: Team) -> Iterator[tuple[AnyPointers, Any, Access]]:
         address = values[pointer].seen_as(source, dtypes.uint32)
         mask = both(team.mask, team.lane_id < rows)
-        words = [read(team, address + i, mask, access) for i, access in enumerate(accesses)]
+        return ((address + i, mask, access) for i, access in enumerate(accesses))
+
+    def load(values: Values, team: Team) -> None:
+        words = [read(team, *place) for place in places(values, team)]
         matrices = np.stack([team.to_warps(each) for each in words], axis=-1)  # (warps, rows, words)
-        for i, number in enumerate(results):
+        for i, number in enumerate(fragments):
             found = matrices[:, _GROUPS * i : _GROUPS * (i + 1)]
             values[number] = team.from_warps((_turned(found) if is_turned else found).reshape(-1, WARP))
 
-    return (step,)
+    def store(values: Values, team: Team) -> None:
+        parts = [team.to_warps(values[number]).reshape(-1, _GROUPS, _PLACES) for number in fragments]
+        held = np.concatenate([_turned(each) if is_turned else each for each in parts], axis=1)
+        padded = np.pad(held, ((0, 0), (0, WARP - rows), (0, 0)))
+        for i, (address, mask, access) in enumerate(places(values, team)):
+            write(team, address, team.from_warps(padded[:, :, i]), mask, access)
+
+    return (load if is_read else store,)
 
 
 def _turned(words: Array) -> Array:

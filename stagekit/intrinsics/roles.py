@@ -1,0 +1,48 @@
+"""What warps with different roles need: barriers of some warps of a block, which have numbers.
+
+    a warp that produces                              a warp that consumes
+    ... tile[i] = ... ...                             sk.cuda.barrier_sync(1, 64)
+    sk.cuda.barrier_arrive(1, 64)                     ... tile[i] ...
+
+A block has 16 such barriers in hardware. Number 0 is that of `syncthreads`; the others are free. One of them opens when as many
+threads have come as each of those says, and is then as new. A warp comes as a whole.
+
+Source: PTX ISA, "Parallel Synchronization and Communication Instructions: bar, barrier".
+"""
+
+from __future__ import annotations
+
+from stagekit.intrinsics.hopper import ON_CPU, ordered_ptx
+from stagekit.intrinsics.registry import define
+from stagekit.ir import U32, Effect, Intrinsic, Limits, Native, Sig
+from stagekit.limits import BARRIERS, MAX_THREADS, WARP
+
+_EFFECTS = frozenset({Effect.READ, Effect.WRITE, Effect.ORDER, Effect.COLLECTIVE})
+LIMITS = {"number": Limits(1, BARRIERS - 1), "threads": Limits(WARP, MAX_THREADS, WARP)}
+
+
+def _named_barrier(what: str, doc: str) -> Intrinsic:
+    return define(
+        name=f"barrier_{what}",
+        args=tuple(LIMITS),
+        sigs=(Sig((U32, U32), ()),),
+        effects=_EFFECTS,
+        lower={"cuda": ordered_ptx(f"bar.{what} $0, $1;", "r,r"), "cpu": ON_CPU, "interp": Native.NAMED_BARRIER},
+        level="thread",
+        doc=doc,
+        source=f"PTX ISA, bar.{what}",
+        limits=LIMITS,
+        public_in=("stagekit.cuda",),
+    )
+
+
+barrier_sync = _named_barrier(
+    "sync",
+    "Come to barrier `number` of the block, 1 to 15, and wait until `threads` threads have come, a multiple of 32, this whole "
+    "warp included. What they wrote before is then visible to all that wait.",
+)
+barrier_arrive = _named_barrier(
+    "arrive",
+    "Come to barrier `number` as one of `threads` threads, as `barrier_sync` does, but without waiting: what this warp wrote is "
+    "there for those that wait.",
+)
