@@ -91,7 +91,7 @@ from stagekit.intrinsics import public_in as _public_in
 from stagekit.jit.ahead_of_time import BoundKernel, compile, compile_all
 from stagekit.jit.decorators import function, inline, jit
 from stagekit.jit.jitfunction import JitFunction
-from stagekit.jit.sanitizing import Sanitizer, sanitize
+from stagekit.jit.sanitizing import Sanitizer, sanitize, target_for
 from stagekit.jit.specialization import Specialization
 from stagekit.lib import (
     ComplexNumber,

@@ -65,6 +65,16 @@ _FOLDER: Rule = (
 _SIZE = _number(f"a number of megabytes from 0 to {_MOST_MB}", float, 0, _MOST_MB)
 
 
+def variables() -> dict[bytes, bytes] | None:
+    """Return the dict in which `os.environ` keeps its variables, or None if that is not a plain dict of bytes."""
+    found = getattr(os.environ, "_data", None)
+    is_plain = type(found) is dict and len(found) == len(os.environ) and {*map(type, found)} <= {bytes}
+    return found if is_plain else None
+
+
+_VARIABLES = variables()
+
+
 @frozen()
 class Switch:
     """An environment variable."""
@@ -76,6 +86,8 @@ class Switch:
 
     def get(self) -> str:
         """Return the value. It is read anew each time, so that tests and notebooks can change it."""
+        if _VARIABLES is not None and self.name.encode() not in _VARIABLES:
+            return self.default  # as most often: `os.environ` takes microseconds to say so
         value = os.environ.get(self.name)
         if not value:
             return self.default

@@ -62,6 +62,7 @@ ANY_NUMBER = {
     "sk.vector",
     "sk.static_range",
     "sk.static_print",
+    "sk.target_for",
 }  # of arguments, as `range` and `print` take them
 
 

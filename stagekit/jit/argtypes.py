@@ -85,6 +85,12 @@ def _first_in_rank(places: Iterable[Device | None]) -> Device | None:
     return min(found, key=lambda device: _RANKS.index(device.kind)) if found else None
 
 
+def device_of(arrays: Sequence[Any]) -> Device | None:
+    """Return the device that decides where a launch with these arrays runs; None where none can be seen."""
+    views = map(view_of, arrays)
+    return _first_in_rank(None if view is None else view.device for view in views)
+
+
 def target_of(device: Device) -> Literal["cpu", "cuda"]:
     """Return where a kernel runs whose arrays live there. Memory of an unknown kind is refused by the launch, with its name."""
     return "cuda" if device.kind in ("cuda", "managed") else "cpu"

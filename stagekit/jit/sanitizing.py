@@ -19,11 +19,12 @@ from contextvars import Token
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypedDict, Unpack, overload
 
 from stagekit import config
-from stagekit.diagnostics import counted, hide_frames
+from stagekit.diagnostics import counted, hide_frames, shown, wrong_arguments
 from stagekit.forks import importing
 from stagekit.frontend.errors import BadOption, NotAFunction, SpecializeError
 from stagekit.frontend.tracer import suggest
 from stagekit.jit import options as rules
+from stagekit.jit.argtypes import device_of, target_of
 from stagekit.jit.launchable import ForwardingKernel, Launchable, specializes
 from stagekit.jit.options import BUDGET, FLAG, Rules, check_options, is_int, show_options, unknown_option
 from stagekit.limits import MAX_ITERATIONS
@@ -131,6 +132,25 @@ def current() -> Sanitizer | RecordingSession | None:
     """Return the session that a launch made now belongs to, if any. What is written down is not checked."""
     session: Sanitizer | RecordingSession | None = native_process.session.get()
     return session or _from_environment(config.SANITIZE.get())
+
+
+@hide_frames
+def target_for(*arrays: Any) -> str:
+    """Return where a launch with these arrays runs: "cpu", "cuda" or "interp".
+
+    arrays: of any library; without one, those in the host's memory. A session of `sk.sanitize` and the switch of the target come
+    before what arrays say; a kernel's own `target` only that kernel knows. By this a function chooses between kernels, or tiles.
+
+    Raises CallError (WRONG_ARGUMENTS) for what is no array.
+    """
+    session = current()
+    asked = config.TARGET.get() if session is None else session.target
+    if asked or not arrays:
+        return asked or "cpu"
+    device = device_of(arrays)
+    if device is None:
+        raise wrong_arguments(target_for, f"{shown(arrays[0])} is no array")
+    return target_of(device)
 
 
 @functools.lru_cache(maxsize=8)

@@ -118,11 +118,13 @@ def empty(like: Any, shape: tuple[int, ...], dtype: Dtype) -> Any:
 
 
 def is_on_cpu(array: Any) -> bool:
-    """Return whether the elements of an array are in the host's memory."""
-    of_torch = getattr(array, "is_cpu", None)  # which takes long to say that it has no `__cuda_array_interface__`
-    if of_torch is not None:
-        return bool(of_torch)
-    return hasattr(array, "__array__") and not hasattr(array, "__cuda_array_interface__")
+    """Return whether a launch with this array runs on the CPU: it is in the host's memory, and no GPU is asked to take a copy."""
+    on_host = getattr(
+        array, "is_cpu", None
+    )  # of torch, which takes long to say that it has no `__cuda_array_interface__`
+    if on_host is None:
+        on_host = hasattr(array, "__array__") and not hasattr(array, "__cuda_array_interface__")
+    return bool(on_host) and sk.target_for() != "cuda"
 
 
 def as_rows(array: Any) -> Any:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import inspect
-import os
 import struct
 import sys
 import weakref
@@ -73,7 +72,7 @@ def is_available() -> bool:
         and hasattr(ctypes.pythonapi, "_PyType_Lookup")
         and _has_plain_objects()
         and has_array_layout()
-        and _environment() is not None
+        and config.variables() is not None
     )
 
 
@@ -124,15 +123,6 @@ def _agrees(probe: _Array) -> bool:
 
 
 _SWITCHES = {"target_switch": config.TARGET, "sanitize_switch": config.SANITIZE, "threads_switch": config.THREADS}
-
-
-def _environment() -> dict[bytes, bytes] | None:
-    """Return the dict in which `os.environ` keeps its variables, or None if that is not a plain dict of bytes."""
-    variables = getattr(os.environ, "_data", None)
-    if type(variables) is not dict or len(variables) != len(os.environ) or not {*map(type, variables)} <= {bytes}:
-        return None
-    is_plain = all((switch.name in os.environ) == (switch.name.encode() in variables) for switch in _SWITCHES.values())
-    return variables if is_plain else None
 
 
 _RUN_BLOCKS = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 3)
@@ -191,7 +181,7 @@ class Process:
         def count_threads() -> None:
             """Count them, and note by which object in the environment."""
             pool.count_threads()
-            seen = (_environment() or {}).get(config.THREADS.name.encode())
+            seen = (config.variables() or {}).get(config.THREADS.name.encode())
             self._referents["threads_seen"] = seen
             self.set("threads_seen", 0 if seen is None else id(seen))
 
@@ -226,7 +216,7 @@ def _known_objects() -> dict[str, Any]:
         "int": int,
         "float": float,
         "ndarray": np.ndarray,
-        "environment": _environment(),
+        "environment": config.variables(),
         **{name: switch.name.encode() for name, switch in _SWITCHES.items()},
         "modules": sys.modules,
         "torch_name": sys.intern("torch"),

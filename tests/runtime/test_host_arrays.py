@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,9 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stagekit as sk
+from stagekit import kernels
 from stagekit.artifact import RecordSite
 from stagekit.diagnostics import Loc
 from stagekit.dtypes import float32, int32, int64
+from stagekit.kernels.host import is_on_cpu
 from stagekit.runtime.args import read_array
 from stagekit.runtime.array_list import ArrayList
 from stagekit.runtime.cuda import CudaKernel
@@ -394,6 +397,45 @@ def test_arrays_on_the_gpu_are_not_copied_nor_mixed_with_others(on_gpu: Gpu, mon
         kernel[1](np.ones(8, np.float32), out)
 
 
+ON_HOST, ON_GPU = (
+    np.zeros(1),
+    types.SimpleNamespace(
+        __cuda_array_interface__={"shape": (1,), "typestr": "<f4", "data": (256, False), "version": 3}
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("switch", "arrays", "target"),
+    [
+        ("", [], "cpu"),
+        ("", [ON_HOST], "cpu"),
+        ("", [ON_GPU], "cuda"),
+        ("", [ON_HOST, ON_GPU], "cuda"),
+        ("cuda", [], "cuda"),
+        ("cuda", [ON_HOST], "cuda"),
+        ("cpu", [ON_GPU], "cpu"),
+        ("interp", [ON_HOST], "interp"),
+    ],
+)
+def test_a_program_asks_where_a_launch_runs(
+    switch: str, arrays: list[Any], target: str, gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAGEKIT_TARGET", switch)
+
+    assert sk.target_for(*arrays) == target
+    with sk.sanitize():
+        assert sk.target_for(*arrays) == "interp"
+    if [*map(id, arrays)] == [id(ON_HOST)]:  # by which the shelf chooses tiles
+        assert is_on_cpu(ON_HOST) == (target != "cuda")
+
+
+def test_what_is_no_array_runs_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STAGEKIT_TARGET", raising=False)
+    with pytest.raises(TypeError, match="`target_for`: 'x' is no array"):
+        sk.target_for("x")
+
+
 # -- on a real GPU -------------------------------------------------------------------------------------------------------
 
 
@@ -451,6 +493,28 @@ def test_arrays_of_any_dtype_and_size_come_back(dtype: str, size: int, monkeypat
     copy[4, 256](x, out)
 
     np.testing.assert_array_equal(out, x)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [1, 100, 5000])
+def test_the_shelf_gives_on_a_gpu_what_it_gives_on_the_cpu(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It chooses blocks, and kernels, for the GPU then, which work on copies."""
+    rng = np.random.default_rng(0)
+    x, square = rng.standard_normal((8, size), np.float32), rng.standard_normal((100, 100), np.float32)
+    q = rng.standard_normal((1, 2, 70, 64), np.float32)
+    calls: list[Callable[[], Any]] = [
+        lambda: kernels.softmax(x),
+        lambda: kernels.sum(x.reshape(-1)),
+        lambda: kernels.cumsum(x.reshape(-1)),
+        lambda: kernels.matmul(square, square),
+        lambda: kernels.transpose(x),
+        lambda: kernels.attention(q, q, q, causal=True),
+    ]
+    for call in calls:
+        monkeypatch.setenv("STAGEKIT_TARGET", "cpu")
+        expected = call()
+        monkeypatch.setenv("STAGEKIT_TARGET", "cuda")
+        np.testing.assert_allclose(call(), expected, rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.gpu
