@@ -24,7 +24,7 @@ class Pane:
 def page(name: str, facts: Mapping[str, str], panes: Sequence[Pane]) -> str:
     """Return the text of the page. facts: what stands on top; one without text is left out."""
     numbers = numbered([pane.lines for pane in panes])
-    rows = "".join(f"<dt>{escape(key)}</dt><dd>{escape(text)}</dd>" for key, text in facts.items() if text)
+    rows = "".join(f"<div><dt>{escape(key)}</dt><dd>{escape(text)}</dd></div>" for key, text in facts.items() if text)
     shown = "\n".join(_pane(pane, numbers) for pane in panes)
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(name)}</title>'
     body = f"<header><h1>{escape(name)}</h1><dl>{rows}</dl></header>\n<main>\n{shown}\n</main>"
@@ -51,11 +51,11 @@ header { padding: .6rem 1rem; border-bottom: 1px solid #8886; }
 h1 { margin: 0 0 .3rem; font-size: 1.1rem; }
 h2 { margin: 0; padding: .3rem .6rem; font-size: .85rem; border-bottom: 1px solid #8886; }
 dl { margin: 0; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; }
-dt { font-weight: 600; } dd { margin: 0 0 0 -.8rem; white-space: pre-wrap; }
+dl div { display: flex; gap: .4rem; } dt { font-weight: 600; } dd { margin: 0; white-space: pre-wrap; }
 main { flex: 1; display: flex; min-height: 0; }
 section { flex: 1 1 0; min-width: 0; display: flex; flex-direction: column;
   border-right: 1px solid #8886; resize: horizontal; overflow: hidden; }
-pre { margin: 0; flex: 1; overflow: auto; font: 12px/1.4 ui-monospace, monospace; }
+pre { margin: 0; flex: 1; overflow: auto; font: 12px/1.4 ui-monospace, monospace; tab-size: 4; }
 pre div { padding: 0 .6rem; width: max-content; min-width: 100%; }
 i { display: inline-block; width: 2.6rem; opacity: .55; font-style: normal; }
 [data-p] { cursor: pointer; } .call { background: var(--call); } .mark { background: var(--mark); }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import linecache
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -45,12 +46,17 @@ def of_source(known: Iterable[Place], whole: Iterable[Place]) -> list[Line]:
     for file, numbers in wanted.items():
         text = linecache.getlines(file)
         shown = [number for number in sorted(numbers) if 0 < number <= len(text)]
-        found.append(Line(file, ()))
+        found.append(Line(_short(file), ()))
         for before, number in zip((0, *shown), shown):
             if number != before + 1 and before:
                 found.append(Line("⋮", ()))
             found.append(Line(text[number - 1].rstrip("\n"), ((file, number),), number))
     return found
+
+
+def _short(file: str) -> str:
+    """Return a path as it is from the working directory, where that is above it."""
+    return os.path.relpath(file) if file.startswith(os.path.join(os.getcwd(), "")) else file
 
 
 # -- stages -------------------------------------------------------------------------------------------------------------
@@ -129,6 +135,9 @@ def of_ptx(text: str) -> list[Line]:
 _SASS = re.compile(r'//## File "((?:[^"\\]|\\.)*)", line (\d+)(?: inlined at "((?:[^"\\]|\\.)*)", line (\d+))?')
 
 
+_INSTRUCTION = re.compile(r"\s*(/\*[0-9a-f]+\*/)\s*(.*)")
+
+
 def of_sass(text: str) -> list[Line]:
     """Return the lines of machine code, up to its tables of debug information. Comments of nvdisasm say places."""
     lines: list[Line] = []
@@ -144,9 +153,10 @@ def of_sass(text: str) -> list[Line]:
         elif line.lstrip().startswith(".section") and ".text" not in line:
             break
         else:
-            is_instruction = line.lstrip().startswith("/*")
-            lines.append(Line(line.replace("\t", "        "), tuple(dict.fromkeys(here)) if is_instruction else ()))
-            is_new = is_new or is_instruction
+            found = _INSTRUCTION.match(line)
+            text = f"  {found[1]} {found[2]}" if found else line.strip()
+            lines.append(Line(text, tuple(dict.fromkeys(here)) if found else ()))
+            is_new = is_new or found is not None
     return lines
 
 

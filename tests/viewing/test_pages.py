@@ -44,7 +44,7 @@ class Panes(HTMLParser):
         self.asked += [given[key] for key in ("src", "href") if key in given]
         if tag == "section":
             self.lines = self.panes[given["aria-label"]] = []
-        elif tag == "div":
+        elif tag == "div" and self.panes:
             self.lines.append(([*(given.get("data-p") or "").split()], ""))
 
     def handle_data(self, data):
