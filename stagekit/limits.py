@@ -12,6 +12,7 @@ MAX_LOCAL_BYTES = 512 * 1024  # of a thread
 MAX_SHARED_BYTES = 227 * 1024  # of a block, on the largest GPU; what the GPU at hand has is checked against it
 MAX_PARAMETER_BYTES = 4096  # of a kernel, on every GPU; CUDA C++ Programming Guide, function parameters
 MAX_CLUSTER_BLOCKS = 8  # of a cluster, on every GPU that has clusters
+WARPGROUP_CAPABILITY = 90  # ten times the only compute capability on which warpgroups multiply by `wgmma`
 MBARRIER_BYTES = 8
 MBARRIER_MOST = (
     2**20 - 1

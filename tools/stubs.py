@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 from stagekit.dtypes import ELEMENT_DTYPES, DType
 from stagekit.frontend.language import Staged
 from stagekit.intrinsics import public_in
+from stagekit.ir.intrinsic import MOST_SHOWN
 
 PACKAGE = Path(__file__).parents[1] / "stagekit"
 MODULES = {"stagekit": PACKAGE / "__init__.py", "stagekit.cuda": PACKAGE / "cuda.py"}
@@ -98,8 +100,13 @@ def _imported(public: Any, node: ast.ImportFrom) -> Iterator[str]:
 
 
 def _signature(record: Any) -> inspect.Signature:
-    """The parameters of an intrinsic; an atomic of a tile takes a mask too."""
-    taken = list(record.signature.parameters.values())
+    """The parameters of an intrinsic, many that are numbered as one; an atomic of a tile takes a mask too."""
+    taken: list[inspect.Parameter] = []
+    for stem, alike in itertools.groupby(record.signature.parameters.values(), lambda p: p.name.rstrip("0123456789")):
+        run = list(alike)
+        taken += run if len(run) <= MOST_SHOWN else [inspect.Parameter(stem, inspect.Parameter.VAR_POSITIONAL)]
+    if any(p.kind is p.VAR_POSITIONAL for p in taken):
+        taken = [p.replace(kind=p.KEYWORD_ONLY) if p.default is not p.empty else p for p in taken]
     if record.name.startswith("atomic_"):
         taken.append(inspect.Parameter("mask", inspect.Parameter.KEYWORD_ONLY, default=None))
     return inspect.Signature(taken)

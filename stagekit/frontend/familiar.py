@@ -74,7 +74,8 @@ _ABSENT = _by_name({
     "trans permute transpose": "write `x.T`, or `x.trans(1, 0)`",
     "reshape ravel": "write `x.reshape(shape)`",
     "clamp": "write `sk.minimum(sk.maximum(v, low), high)`",
-    "wgmma mma mma_sync wmma ldmatrix tcgen05": "`sk.dot`, `sk.cuda.mma_m16n8k16_bf16` and its kin; by `sk.inline_asm` others",
+    "wgmma mma mma_sync wmma ldmatrix tcgen05": "`sk.dot`, `sk.cuda.mma_m16n8k16_bf16`, `sk.cuda.wgmma_m64n256` and kin; or "
+    "`sk.inline_asm`",
     "cp_async async_copy tma mbarrier": "`sk.cuda.cp_async`, `sk.cuda.cp_async_bulk_g2s`, `sk.cuda.mbarrier_init` and their kin",
     "float2 float3 float4 int2 int3 int4 uint2 uint3 uint4 half2 double2": "there are no vector types: index the elements",
 })  # fmt: skip

@@ -42,6 +42,8 @@ def call_intrinsic(site: Site, spec: Intrinsic, args: list[Any], kwargs: dict[st
         value = values[spec.args.index(name)]
         if isinstance(value, int | float | np.integer | np.floating) and not limits.allow(value):
             raise site.error(BadCall(f"`{name}` of `{spec.name}` is {shown(value)}", f"it is {limits}"))
+    if why := spec.misfit(sig.args, params):
+        raise site.error(BadCall(f"`{spec.name}` cannot be called so", why))
     if spec.level and not site.frame.is_per_thread:
         site.tracer.uses[spec.name] = spec.level
         if spec.level == "block":

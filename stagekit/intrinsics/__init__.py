@@ -17,6 +17,7 @@ from stagekit.intrinsics import (
     tensor_maps,
     trigonometry,
     warp,
+    wgmma,
 )
 from stagekit.intrinsics.registry import all_intrinsics, by_name, define, public_in
 
@@ -27,7 +28,7 @@ FAMILIES = {
     "sync": (sync,),
     "warp": (warp,),
     "tensor cores": (tensor,),
-    "Hopper": (hopper, roles, clusters, tensor_maps),
+    "Hopper": (hopper, roles, clusters, tensor_maps, wgmma),
     "atomics": (atomics,),
 }
 

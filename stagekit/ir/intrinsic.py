@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import Enum
 from typing import Any, Literal, NamedTuple
@@ -135,6 +136,7 @@ class Native(Enum):
     PROXY_FENCE = "proxy_fence"
     TENSOR_MAP = "tensor_map"  # args: array, sizes, strides -> handle; params: number, box, swizzle, fill
     TILE_COPY = "tile_copy"  # by a tensor map; the record's name says which way
+    WARPGROUP_PRODUCT = "warpgroup_product"  # or what goes with it, as the record's name says
     GIVE_WAY = "give_way"  # to another thread of the machine
     CLUSTER_RANK = "cluster_rank"
     CLUSTER_BLOCKS = "cluster_blocks"
@@ -204,8 +206,10 @@ class Intrinsic:
     thread by thread or block by block. extreme: whether it gives the smaller or the larger of its two arguments.
     only_reads: the pointers through which it does not write, of those that it takes. is_asynchronous: it goes on with what it
     writes until the thread waits for it; who calls it keeps others away from that memory.
-    min_capability: compute capability times ten. older: how cuda does it below that; None where it refuses.
-    limits: what arguments may be, by name, of those that must not be just any number of their dtype.
+    min_capability: compute capability times ten. max_capability: the last one that has it, 0 where there is no last one. older:
+    how cuda does it below `min_capability`; None where it refuses.
+    limits: what arguments may be, by name, of those that must not be just any number of their dtype. misfit: why a call with
+    arguments of these types and these parameters means nothing, "" where it does mean something.
     public_in: the modules in which users find it; none for a record of which others are built.
     """
 
@@ -234,7 +238,9 @@ class Intrinsic:
     is_asynchronous: bool = False
     extreme: Literal["min", "max"] | None = None
     limits: Mapping[str, Limits] = field(default_factory=dict)
+    misfit: Callable[[tuple[Type, ...], tuple[Any, ...]], str] = lambda types, params: ""
     min_capability: int = 75
+    max_capability: int = 0
     older: Lowering | None = None
     public_in: tuple[str, ...] = ("stagekit",)
 
@@ -274,7 +280,8 @@ class Intrinsic:
     @cached_property
     def call(self) -> str:
         """How it is called, as error texts and the reference show it: `syncwarp(mask=4294967295)`."""
-        return f"{self.name}{self.signature}"
+        taken = _in_short(map(str, self.signature.parameters.values()), lambda each: each.rstrip("0123456789"))
+        return f"{self.name}({', '.join(taken)})"
 
     @property
     def meaning(self) -> str:
@@ -282,7 +289,8 @@ class Intrinsic:
         if self.min_capability == 75:
             return self.doc
         below = "; below that by other instructions" if self.older else ""
-        return f"{self.doc} On cuda: compute capability {self.min_capability / 10} or above{below}."
+        above = " alone" if self.max_capability == self.min_capability else " or above"
+        return f"{self.doc} On cuda: compute capability {self.min_capability / 10}{above}{below}."
 
     @property
     def text(self) -> str:
@@ -319,6 +327,7 @@ def _key_dtype(arg_types: tuple[Type, ...]) -> DType | None:
 
 
 _INSIDE_ALONE = "It means something only inside a kernel; elsewhere it is refused as OUTSIDE_KERNEL."
+MOST_SHOWN = 6  # texts that are alike
 
 
 # -- as text ----------------------------------------------------------------------------------------------------------
@@ -338,8 +347,15 @@ def overloads(sigs: Sequence[Sig]) -> list[str]:
 
 def _shape(sig: Sig, is_varying: Sequence[bool]) -> str:
     spelt = [_spelt(t, v) for t, v in zip((*sig.args, *sig.results), is_varying, strict=True)]
-    split = len(sig.args)
-    return f"({', '.join(spelt[:split])}) -> {', '.join(spelt[split:]) or 'nothing'}"
+    taken, given = (", ".join(_in_short(part, str)) for part in (spelt[: len(sig.args)], spelt[len(sig.args) :]))
+    return f"({taken}) -> {given or 'nothing'}"
+
+
+def _in_short(texts: Iterable[str], alike: Callable[[str], str]) -> Iterator[str]:
+    """Yield texts; of many that follow one another and are alike the first and the last."""
+    for _, same in itertools.groupby(texts, alike):
+        run = list(same)
+        yield from run if len(run) <= MOST_SHOWN else (run[0], "...", run[-1])
 
 
 def _spelt(type_: Type, is_varying: bool) -> str:

@@ -44,6 +44,11 @@ def _is_older(op: IntrinsicOp, context: PassContext) -> bool:
     return context.target == "cuda" and context.capability < op.spec.min_capability
 
 
+def _is_newer(op: IntrinsicOp, context: PassContext) -> bool:
+    """Return whether the GPU comes after the last one that has `op`."""
+    return context.target == "cuda" and 0 < op.spec.max_capability < context.capability
+
+
 def illegal(op: Op, context: PassContext) -> str | None:
     """Return why `expand` would not leave `op` as it is, or None."""
     if isinstance(op, IntrinsicOp) and isinstance(lowering(op, context), Expand | Unsupported):
@@ -66,9 +71,10 @@ class _Expander(Rewriter):
         found = lowering(op, self.context)
         if isinstance(found, Unsupported):
             self.refuse(op, op.spec.name, found.reason)
-        if _is_older(op, self.context) and not op.spec.older:
+        if (_is_older(op, self.context) and not op.spec.older) or _is_newer(op, self.context):
             needed, here = op.spec.min_capability / 10, self.context.capability / 10
-            self.refuse(op, op.spec.name, f"needs compute capability {needed}, this kernel is for {here}")
+            alone = " and no other" if op.spec.max_capability else ""
+            self.refuse(op, op.spec.name, f"needs compute capability {needed}{alone}, this kernel is for {here}")
         if not isinstance(found, Expand):
             return None
         is_whole = not any(isinstance(v.type, Vector) for v in op.args) or _takes_vectors(found, op)

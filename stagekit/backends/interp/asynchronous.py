@@ -25,6 +25,7 @@ from stagekit.backends.interp.findings import (
     CopyUnderWay,
     MbarrierBytesLeft,
     MbarrierMisused,
+    ProductUnderWay,
     ProxyFenceMissing,
 )
 from stagekit.backends.interp.mbarriers import Mbarrier, count_down, ended, existing, word
@@ -32,6 +33,7 @@ from stagekit.backends.interp.memory import Allocation, AnyPointers, Array
 from stagekit.backends.interp.order import Clocks, Epochs
 from stagekit.backends.interp.program import Built, Compiler
 from stagekit.backends.interp.team import Access, LaunchState, Run, Team, Touch, Values, Watcher
+from stagekit.backends.interp.warpgroups import end_products
 from stagekit.diagnostics import Note, counted
 from stagekit.intrinsics.hopper import fence_mbarrier_init
 from stagekit.intrinsics.tensor import CHUNK_BYTES
@@ -269,6 +271,8 @@ class Protocols(Watcher):
             self._compare(touch, flight.target, "writes")
             if touch.access.role != "read" and flight.value is None:
                 self._compare(touch, flight.source, "reads")
+        if touch.access.role != "read":
+            self._look_for_products(touch)
         is_copied = isinstance(touch, Run) and touch.access.role == "read"
         if touch.access.covers or is_copied:  # no operation of mbarriers
             self._look_for_mbarriers(touch)
@@ -282,8 +286,10 @@ class Protocols(Watcher):
             self._compare(touch, flight.target, "writes")
             if flight.value is None:
                 self._compare(touch, flight.source, "reads")
+        self._look_for_products(touch)
         self._look_for_mbarriers(touch)
-        assert isinstance(touch, Run)
+        if not isinstance(touch, Run):  # of `cp_async`, which writes as threads do
+            return
         self._ask_for_fence(touch)
         if (unfenced := self.unfenced.get(touch.allocation)) is not None:
             unfenced[:, slice(*touch.span)] = 0
@@ -301,7 +307,7 @@ class Protocols(Watcher):
             diagnostic = MbarrierMisused(what, "only operations of mbarriers may touch it, until `mbarrier_inval`")
             touch.team.report(diagnostic, touch.access.loc, touch.at_fault(hit), name)
 
-    def _compare(self, touch: Touch, run: Run, verb: str) -> None:
+    def _compare(self, touch: Touch, run: Run, verb: str, work: str = "copy") -> None:
         both_atomic = touch.access.role == run.access.role == "atomic"
         if run.allocation.arena is not touch.allocation.arena or both_atomic or not len(run.index):
             return
@@ -309,14 +315,20 @@ class Protocols(Watcher):
         hit = np.flatnonzero(run.overlaps(touch.indices() * itemsize + origin, itemsize))
         if len(hit):
             allocation, first = touch.allocation, int(hit[0])
-            diagnostic = CopyUnderWay(
-                VERBS[touch.access.role], touch.element(first), allocation.name, allocation.space.value, verb
-            )
-            notes = (Note("the copy begins here", run.access.loc),)
+            given = VERBS[touch.access.role], touch.element(first), allocation.name
+            is_copy = work == "copy"
+            diagnostic = CopyUnderWay(*given, allocation.space.value, verb) if is_copy else ProductUnderWay(*given)
+            notes = (Note(f"the {work} begins here", run.access.loc),)
             key = (allocation.name, run.access.number)
             touch.team.report(
                 diagnostic, touch.access.loc, touch.at_fault(hit), key, notes, int(touch.lane_numbers[first])
             )
+
+    def _look_for_products(self, touch: Touch) -> None:
+        """Report writes to what a product has not read yet."""
+        for product in self.launch.products:
+            for factor in product.factors:
+                self._compare(touch, factor, "reads", "product")
 
     # -- proxies ------------------------------------------------------------------------------------------------------------
 
@@ -353,10 +365,11 @@ class Protocols(Watcher):
         unfenced = self.unfenced.get(run.allocation)
         if unfenced is None:
             return
-        missing = np.flatnonzero(unfenced[0, slice(*run.span)])
+        places = run.places()
+        missing = np.flatnonzero(unfenced[0, places])
         if len(missing):
             first = int(missing[0])
-            _, _, number = unfenced[:, run.span[0] + first].tolist()
+            _, _, number = unfenced[:, places[first]].tolist()
             element = run.element(first // run.access.dtype.itemsize)
             diagnostic = ProxyFenceMissing(VERBS[run.access.role], element, run.allocation.name)
             notes = (Note("it is written here", self.accesses[number - 1].loc),)
@@ -366,6 +379,7 @@ class Protocols(Watcher):
     # -- the end ------------------------------------------------------------------------------------------------------------
 
     def end(self, team: Team, is_last: bool) -> None:
+        end_products(self.launch, team, is_last=is_last)
         for flight in [f for f in self.launch.flights if is_last and np.isin(f.team.blocks, team.blocks).any()]:
             if flight.value is not None:
                 land(self.launch, flight)

@@ -121,7 +121,7 @@ def launch(
     written = WrittenBytes(options.outputs, checks.uninitialised)
     measured = Measured()
     races = Races(state, program) if checks.races else None
-    if program.has(Native.MBARRIER) or program.has(Native.BULK_COPY) or program.has(Native.TILE_COPY):
+    if any(map(program.has, (Native.MBARRIER, Native.BULK_COPY, Native.TILE_COPY, Native.WARPGROUP_PRODUCT))):
         clocks = None if races is None else races.clocks
         state.watchers.append(
             Protocols(state, clocks, program.accesses)

@@ -336,6 +336,24 @@ class TileMisplaced(Diagnostic):
     help = "begin tiles at multiples of 16 bytes along the last axis, and those that are stored inside the array"
 
 
+class ProductUnderWay(Diagnostic):
+    title = "Write to memory that a product still reads"
+    label = "{verb} element {index} of `{array}`, which a product of a warpgroup has not read yet"
+    help = "wait first, by `wgmma_wait_...` for the group of that product, then at a barrier for the other warps"
+
+
+class ProductLeftBehind(Diagnostic):
+    title = "Block ends before its product"
+    label = "nobody waits for this product"
+    help = "call `wgmma_commit()` behind it, then `wgmma_wait_...`, which returns its sums"
+
+
+class ProductMisused(Diagnostic):
+    title = "Misuse of a product of a warpgroup"
+    label = "{what}"
+    help = "{hint}"
+
+
 class BadBulkSize(Diagnostic):
     title = "Size of a bulk copy"
     label = "a copy of {size}"

@@ -25,6 +25,7 @@ from stagekit.backends.interp.steps import computed
 from stagekit.backends.interp.team import AXES, Team, Values, bit_sets
 from stagekit.backends.interp.tensor import build_commit, build_copy, build_fragments, build_product, build_wait
 from stagekit.backends.interp.tiles import build_tensor_map, build_tile_copy
+from stagekit.backends.interp.warpgroups import build_warpgroup
 from stagekit.diagnostics import InternalError, Loc
 from stagekit.ir import Native, ops
 from stagekit.ir.intrinsic import BARRIERS
@@ -302,6 +303,7 @@ NATIVES: dict[Native, NativeBuilder] = {
     Native.PROXY_FENCE: build_proxy_fence,
     Native.TENSOR_MAP: build_tensor_map,
     Native.TILE_COPY: build_tile_copy,
+    Native.WARPGROUP_PRODUCT: _of_whole_warps(build_warpgroup),
 }
 
 CALLS: Builders = {ops.IntrinsicOp: _intrinsic}

@@ -43,8 +43,9 @@ class LaunchState:
 
     grid: blocks, block: threads, cluster: blocks of each, along x, y, z. params: the value of each parameter. prints, failures:
     in order. writes: how many accesses have changed memory; while the number stands still, a waiting warp waits in vain.
-    flights: the bulk copies under way, in the order of their beginning. mbarriers: by allocation and the byte where they begin.
-    tensor_maps: by number. named_barriers: by block and number.
+    flights, products: what is under way, bulk copies and products of warpgroups, in the order of their beginning. mbarriers: by
+    allocation and the byte where they begin. tensor_maps: by number. named_barriers: by block and number. meetings:
+    products that some of their warps have begun.
     stop: what a `breakpoint()` calls with the number of its scene and a `StoppedBlock`, None where nobody looks.
     tag_shift: a thread's *tag* is `(block number + 1) << tag_shift | number in the block`, so that 0 stands for no thread,
     and shifting a tag right gives its block or its warp.
@@ -63,6 +64,9 @@ class LaunchState:
     writes: int = 0
     flights: list[Any] = field(default_factory=list)
     tensor_maps: dict[int, Any] = field(default_factory=dict)
+    products: list[Any] = field(default_factory=list)
+    products_begun: int = 0
+    meetings: dict[Any, Any] = field(default_factory=dict)
     mbarriers: dict[Allocation, dict[int, Any]] = field(default_factory=dict)
     named_barriers: dict[tuple[int, int], Any] = field(default_factory=dict)
     stop: Callable[[int, Any], None] | None = None
@@ -99,7 +103,8 @@ class Team:
     blocks: linear block numbers. memory: the blocks' shared allocations, by number. local: those of the lanes, by the number
     of the pointer. rounds: the present ones of the loops that it runs, the outermost first. copies: those under way. lanes,
     active: how many threads there are, and how many of them are active. closed: of each, how many groups of copies it has closed;
-    bulk_closed: of bulk copies. cluster, rank: of a block whose warps take turns, the cluster and the block's number in it.
+    bulk_closed: of bulk copies. warpgroups: what each warp has multiplied, by its row. cluster, rank: of a block whose warps take
+    turns, the cluster and the block's number in it.
     awaited: the phases for which its last wait, of those that are in phases, waited in vain.
     """
 
@@ -116,6 +121,7 @@ class Team:
     copies: list[Any] = field(default_factory=list)
     cluster: Any = None
     rank: int = 0
+    warpgroups: dict[int, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.lanes = self.active = self.block_lanes * len(self.blocks)
@@ -400,6 +406,11 @@ class Run(Touch):
         own = np.sort(self.index) * itemsize + origin
         before = np.searchsorted(own, starts + size) - 1  # the last element that begins in front of the range's end
         return np.asarray((before >= 0) & (own[before] + itemsize > starts))
+
+    def places(self) -> Array:
+        """Return the bytes of the arena, each by its number."""
+        itemsize, origin = self.access.dtype.itemsize, self.allocation.arena_start + self.phase
+        return np.asarray((self.index[:, None] * itemsize + origin + np.arange(itemsize)).reshape(-1))
 
     def now(self) -> Array:
         """Return a copy of the elements as they are now."""

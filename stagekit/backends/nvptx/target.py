@@ -22,6 +22,9 @@ _OLDEST_PTX = {
 _NEWER_PTX = {".b128": 84}
 """The oldest version that has what stands in inline PTX, where that is newer: 128 bits in any scope are of CUDA 12.4."""
 
+_OF_ONE_ARCHITECTURE = {"wgmma.": 90}
+"""What one capability has and no later one, which PTX calls `sm_90a`, by what stands in inline PTX."""
+
 _SHARED_LIMIT_KIB = {
     75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99,
 }  # fmt: skip
@@ -61,7 +64,8 @@ class GpuTarget:
         """Compile a module in LLVM text to PTX."""
         module = optimize.parse(text, llvm.create_context())
         needed = [version for mark, version in _NEWER_PTX.items() if mark in text]
-        machine = _machine(self.cpu, max([self.ptx_version, *needed]))
+        is_exact = any(mark in text and self.known_capability == only for mark, only in _OF_ONE_ARCHITECTURE.items())
+        machine = _machine(f"{self.cpu}{'a' * is_exact}", max([self.ptx_version, *needed]))
         optimize.run(module, machine, pipeline)
         return str(machine.emit_assembly(module))
 

@@ -20,8 +20,8 @@ PER_KERNEL = 40
 
 
 def calls(capability: int, *, fastmath: bool) -> Iterator[tuple[Intrinsic, Sig]]:
-    """Every overload that this GPU has, or does as older ones do."""
-    for spec in registry.all_intrinsics():
+    """Every overload that this GPU has, or does as older ones do; products of warpgroups have a test of their own."""
+    for spec in [each for each in registry.all_intrinsics() if not each.max_capability]:
         for sig in spec.sigs if spec.min_capability <= capability or spec.older else ():
             is_there = capability >= map_shared_rank.min_capability or not any(map(_is_of_a_peer, sig.args))
             if is_there and not isinstance(spec.lowering("cuda", sig.args, fastmath=fastmath), Unsupported):

@@ -1,0 +1,238 @@
+"""Products of a warpgroup, four warps from a multiple of four on, which read both factors from shared memory while threads go on.
+
+    wgmma_fence()
+    sums = wgmma_m64n128(a, b, *sums)              begun; nobody may look at the sums yet, but another product may go on with them
+    wgmma_commit()
+    sums = wgmma_wait_m64n128(*sums, pending=0)    now they are there
+
+A product is 64 by N, and 32 bytes deep. Warp w of four has rows 16 * w to 16 * w + 15, and lane 4 * g + t of these
+
+    row g: the columns 2 * t and 2 * t + 1 of the first 8, of row g + 8 the same, then of the next 8 columns, and so on
+
+as `mma.sync` has them, one of which has 8 columns. A factor lies in *panels* whose rows are 128 bytes; in each row the
+8 chunks of 16 bytes are exclusive-ored with the number of the row, and a panel begins at a multiple of 1024 bytes. Rows are those
+of M or of N, 32 bytes along K from the pointer on; or with `trans` those of K, and M or N goes on in the next panel.
+
+`descriptor` is what the instruction is told of that. Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from stagekit import dtypes
+from stagekit.dtypes import DType
+from stagekit.intrinsics.hopper import EFFECTS, ordered_ptx
+from stagekit.intrinsics.registry import define
+from stagekit.ir import (
+    U64,
+    Builder,
+    Effect,
+    Expand,
+    Intrinsic,
+    Native,
+    Param,
+    Pointer,
+    Scalar,
+    Sig,
+    Space,
+    Type,
+    Unsupported,
+    Value,
+)
+from stagekit.limits import WARPGROUP_CAPABILITY
+
+DEPTH_BYTES = 32  # of a product along K
+ROW_BYTES = 128  # of a panel
+ATOM_BYTES = 8 * ROW_BYTES  # after which the order of chunks repeats
+ROWS = 64  # of a product
+COLUMNS = (8, 16, 32, 64, 96, 128, 192, 256)  # of products, of those that PTX has
+_GROUPS = 8  # of products that a thread may leave under way: the instruction has a number in it
+_ON_CPU = Unsupported(
+    "no processor has it, and threads wait there at barriers of the whole block alone; `sk.dot` multiplies on every target, and "
+    "`sk.sanitize` runs this without a GPU"
+)
+Values = tuple[Value, ...]
+
+
+class FactorKind(NamedTuple):
+    """A dtype of factors. ptx: how that spells it. total: the dtype of sums."""
+
+    ptx: str
+    total: DType
+
+
+FACTORS: dict[DType, FactorKind] = {
+    dtypes.float16: FactorKind("f16", dtypes.float32),
+    dtypes.bfloat16: FactorKind("bf16", dtypes.float32),
+    dtypes.float32: FactorKind("tf32", dtypes.float32),
+    dtypes.float8_e4m3fn: FactorKind("e4m3", dtypes.float32),
+    dtypes.float8_e5m2: FactorKind("e5m2", dtypes.float32),
+    dtypes.int8: FactorKind("s8", dtypes.int32),
+    dtypes.uint8: FactorKind("u8", dtypes.int32),
+}
+PAIRS = [
+    (a, b)
+    for a in FACTORS
+    for b in FACTORS
+    if a is b or (a.itemsize == b.itemsize == 1 and FACTORS[a].total is FACTORS[b].total)
+]
+"""Which factors go together: of 8 bits all floats, and all integers."""
+
+
+def descriptor(address: int, *, is_turned: bool, panel_bytes: int) -> int:
+    """Return what a product is told of a factor at an address of shared memory, a multiple of 16 bytes.
+
+    panel_bytes: from one panel to the next, of a factor that is turned. Of the address 18 bits count: what is above them says in
+    a cluster which block's memory it is. Source: PTX ISA, "Matrix Descriptor Format" (bits 0 to 13 the address, 16 to 29 and 32
+    to 45 the leading and the stride byte offset, each in 16 bytes; 62 and 63 the order of chunks).
+    """
+    return address >> 4 & 0x3FFF | _layout(is_turned, panel_bytes)
+
+
+def _layout(is_turned: bool, panel_bytes: int) -> int:
+    leading = panel_bytes >> 4 if is_turned else 1
+    return leading << 16 | (ATOM_BYTES >> 4) << 32 | 1 << 62
+
+
+def _described(b: Builder, pointer: Value, is_turned: bool, panel_bytes: int) -> Value:
+    """Build the descriptor of a factor."""
+    (address,) = b.asm("mov.b64 $0, $1;", "=l,l", (pointer,), (U64,), has_side_effects=False, host=None)
+    place = b.and_(b.shr(address, b.constant(4, dtypes.uint64)), b.constant(0x3FFF, dtypes.uint64))
+    return b.or_(place, b.constant(_layout(is_turned, panel_bytes), dtypes.uint64))
+
+
+def _listed(first: int, count: int) -> str:
+    return "{" + ", ".join(f"${first + i}" for i in range(count)) + "}"
+
+
+_LETTER = {dtypes.float32: "f", dtypes.int32: "r"}
+
+
+def _tied(b: Builder, text: str, sums: Sequence[Value], more: Sequence[Value] = ()) -> Values:
+    """Build an instruction whose results stay in the registers of `sums`. more: its other operands, of 64 bits."""
+    count, types = len(sums), [each.type for each in sums]
+    letters = [f"={_LETTER[each.dtype]}" for each in types]
+    constraints = ",".join([*letters, *map(str, range(count)), *"l" * len(more)])
+    return ordered_ptx(text, constraints, *types).build(b, (*sums, *more), ())  # type: ignore[no-any-return]
+
+
+def _begin(b: Builder, columns: int, args: Sequence[Value], params: Sequence[Any]) -> Values:
+    left, right, *sums = args
+    trans_a, trans_b, panel_a, panel_b = params
+    (one, total), (other, _), itemsize = FACTORS[left.type.dtype], FACTORS[right.type.dtype], left.type.dtype.itemsize
+    count, depth = len(sums), DEPTH_BYTES // itemsize
+    factors = _described(b, left, trans_a, panel_a), _described(b, right, trans_b, panel_b)
+    signs = ", 1, 1" if total.is_float else ""
+    turns = f", {int(trans_a)}, {int(trans_b)}" if itemsize == 2 else ""
+    text = f"wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.{'f32' if total.is_float else 's32'}.{one}.{other} "
+    text += f"{_listed(0, count)}, ${2 * count}, ${2 * count + 1}, 1{signs}{turns};"
+    return _tied(b, text, sums, factors)
+
+
+def _wait(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
+    return _tied(b, f"wgmma.wait_group.sync.aligned {params[0]};", args)
+
+
+def _define(
+    name: str, args: tuple[str, ...], sigs: Sequence[Sig], on_cuda: Expand, doc: str, **fields: Any
+) -> Intrinsic:
+    return define(
+        name=name,
+        args=args,
+        sigs=tuple(sigs),
+        effects=EFFECTS | {Effect.COLLECTIVE},
+        lower={"cuda": on_cuda, "cpu": _ON_CPU, "interp": Native.WARPGROUP_PRODUCT},
+        level="thread",
+        doc=doc,
+        source="PTX ISA, wgmma",
+        min_capability=WARPGROUP_CAPABILITY,
+        max_capability=WARPGROUP_CAPABILITY,
+        public_in=("stagekit.cuda",),
+        **fields,
+    )
+
+
+def _misfit(types: Sequence[Type], params: Sequence[Any]) -> str:
+    """Return why factors of these dtypes cannot lie like that."""
+    for letter, type_, is_turned, panel_bytes in zip("ab", types, params[:2], params[2:]):
+        if is_turned and type_.dtype.itemsize != 2:
+            return f"`trans_{letter}` is for 16 bits; {type_.dtype.name} lies along K"
+        if panel_bytes < 0 or panel_bytes % ATOM_BYTES:
+            return f"`panel_{letter}` is {panel_bytes}, and panels begin at multiples of {ATOM_BYTES} bytes"
+        if is_turned and panel_bytes == 0 and letter == "b" and len(types) > 2 + ROW_BYTES // 4:
+            return f"`panel_{letter}` says how far the next panel is: a row of one has {ROW_BYTES // 2} elements"
+    return ""
+
+
+def _product(columns: int) -> Intrinsic:
+    count = columns // 2
+    shared = {element: Pointer(element, Space.SHARED) for element in FACTORS}
+    sums = {element: (Scalar(factor.total),) * count for element, factor in FACTORS.items()}
+    return _define(
+        f"wgmma_m64n{columns}",
+        ("a", "b", *[f"c{i}" for i in range(count)]),
+        [Sig((shared[a], shared[b], *sums[a]), sums[a]) for a, b in PAIRS],
+        Expand(lambda b, args, params: _begin(b, columns, args, params)),
+        f"Begin c + a @ b of a warpgroup: a 64 rows, b {columns} columns, 32 bytes deep, of float16, bfloat16, float32 of which "
+        "the lowest 13 bits are not looked at, two floats of 8 bits or two integers of 8 bits; both in panels of shared memory, "
+        f"behind `fence_proxy_async` and a barrier. c: {count} sums, of int32 for integers, which wrap. trans_a, trans_b: of 16 "
+        "bits, rows of the panel are those of K, and `panel_a`, `panel_b` bytes lie between panels. Sums may be read, and what "
+        "was multiplied written again, behind a wait.",
+        params=(
+            Param("trans_a", (False, True), False),
+            Param("trans_b", (False, True), False),
+            Param("panel_a", int, 0),
+            Param("panel_b", int, 0),
+        ),
+        misfit=_misfit,
+        only_reads=("a", "b"),
+        is_asynchronous=True,
+    )
+
+
+def _waiting(columns: int) -> Intrinsic:
+    count = columns // 2
+    return _define(
+        f"wgmma_wait_m64n{columns}",
+        tuple([f"c{i}" for i in range(count)]),
+        [Sig((Scalar(total),) * count, (Scalar(total),) * count) for total in _LETTER],
+        Expand(_wait),
+        f"Wait until at most `pending` groups of this warpgroup's products, the latest ones, are under way, and return the "
+        f"{count} sums of one that is not.",
+        params=(Param("pending", tuple(range(_GROUPS)), 0),),
+    )
+
+
+def _plain(name: str, text: str, doc: str) -> Intrinsic:
+    return _define(name, (), (Sig((), ()),), ordered_ptx(f"{text}.sync.aligned;"), doc)
+
+
+wgmma_fence = _plain(
+    "wgmma_fence",
+    "wgmma.fence",
+    "Order what this warpgroup did with registers before the products that it begins next: before the first one, and where sums "
+    "have changed otherwise.",
+)
+wgmma_commit = _plain(
+    "wgmma_commit",
+    "wgmma.commit_group",
+    "Make a group of the products that this warpgroup has begun since the last one; of none an empty one.",
+)
+wgmma_m64n8 = _product(8)
+wgmma_m64n16 = _product(16)
+wgmma_m64n32 = _product(32)
+wgmma_m64n64 = _product(64)
+wgmma_m64n96 = _product(96)
+wgmma_m64n128 = _product(128)
+wgmma_m64n192 = _product(192)
+wgmma_m64n256 = _product(256)
+wgmma_wait_m64n8 = _waiting(8)
+wgmma_wait_m64n16 = _waiting(16)
+wgmma_wait_m64n32 = _waiting(32)
+wgmma_wait_m64n64 = _waiting(64)
+wgmma_wait_m64n96 = _waiting(96)
+wgmma_wait_m64n128 = _waiting(128)
+wgmma_wait_m64n192 = _waiting(192)
+wgmma_wait_m64n256 = _waiting(256)
