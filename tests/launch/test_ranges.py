@@ -14,7 +14,6 @@ import pytest
 
 import stagekit as sk
 from stagekit import ranges
-from stagekit.extras import ExtraError
 from stagekit.runtime.errors import ArgumentError
 
 PACKAGE = str(Path(sk.__file__).parent)
@@ -130,12 +129,3 @@ def test_without_the_switch_a_kernel_holds_nothing_of_ranges(monkeypatch: pytest
     assert not vars(kernel).keys() & {"_launch", "_prepare"}
     assert inspect.isbuiltin(kernel[1])
     assert "nvtx" not in sys.modules
-
-
-def test_a_missing_library_is_told_where_a_kernel_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "nvtx", None)
-    monkeypatch.setenv("STAGEKIT_NVTX", "1")
-    ranges._domain.cache_clear()
-
-    with pytest.raises(ExtraError, match=r"STAGEKIT_NVTX=1 needs `nvtx`.*\n.*extra `nvtx`"):
-        sk.jit(scale)

@@ -314,8 +314,6 @@ def test_a_terminal_without_tqdm_has_no_bar(monkeypatch: pytest.MonkeyPatch, x: 
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
 
     assert "timed" == sk.autotune(add_one, {"BLOCK": (32,)}).tune.using(rounds=1)(x).trials[0].outcome
-    with pytest.raises(sk.StagekitError, match="EXTRA_MISSING"):
-        sk.autotune(add_one, {"BLOCK": (32,)}).tune.using(progress=True)
 
 
 def test_optuna_chooses_what_to_try(x: np.ndarray) -> None:
