@@ -30,7 +30,7 @@ from chart import Bar, draw
 from machine import describe
 
 ROW_KERNELS = ("softmax", "rmsnorm", "layernorm", "cross-entropy", "cumsum")
-KERNELS = ("add", "softmax", "matmul", *(f"rows: {name}" for name in ROW_KERNELS))
+KERNELS = ("add", "softmax", "matmul", *(f"rows: {name}" for name in ROW_KERNELS), "attention")
 CACHE_FOLDERS = ("STAGEKIT_CACHE", "TRITON_CACHE_DIR", "CUPY_CACHE_DIR", "NUMBA_CACHE_DIR", "CUDA_CACHE_PATH")
 PROCESSES = 3  # with a warm disk
 PEER_ROUNDS = 3

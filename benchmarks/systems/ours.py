@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import stagekit as sk
-from stagekit.kernels import losses, normalizing, scanning
+from stagekit.kernels import attending, losses, normalizing, scanning
 from systems.arrays import SIZE, Arrays, listed
 
 NAME = "stagekit"
@@ -184,12 +184,18 @@ SPECIALISATIONS: dict[str, Callable[[int], Any]] = {
 }
 
 
+ON_GPU = {  # those of a GPU alone, whose tensor cores multiply
+    "attention": shelf(attending.attention_kernel, sk.bfloat16, 64, False, 1, (128, 64, 128)),
+}
+
+
 def launches_of(place: Callable[[Any], Any]) -> dict[str, Callable[[Any], None]]:
-    """Return by its name what launches a kernel of `SPECIALISATIONS`."""
+    """Return by its name what launches a kernel of `SPECIALISATIONS` or `ON_GPU`."""
     x, y, m = (place(np.ones(shape, np.float32)) for shape in (256, 256, (64, 64)))
     rows, out = (place(np.ones((ROWS, COLUMNS), np.float32)) for _ in range(2))
     weight, bias, of_rows = (place(np.ones(size, np.float32)) for size in (COLUMNS, COLUMNS, ROWS))
     targets = place(np.zeros(ROWS, np.int64))
+    heads = place(np.ones((1, 1, 256, 64), sk.bfloat16.numpy))
     return {
         "add": lambda k: k(x, y),
         "softmax": lambda k: k[1,](x, y, 256),
@@ -199,21 +205,23 @@ def launches_of(place: Callable[[Any], Any]) -> dict[str, Callable[[Any], None]]
         "rows: layernorm": lambda k: k[ROWS](rows, None, weight, bias, out, 1e-6),
         "rows: cross-entropy": lambda k: k[ROWS](rows, targets, of_rows, out, 1.0, -100),
         "rows: cumsum": lambda k: k[ROWS](rows, out),
+        "attention": lambda k: k[2, 1, 1](heads, heads, heads, heads, None, 0.125),
     }
 
 
 def specialisations(target: str) -> dict[str, Callable[[int], None]]:
     launches = launches_of(sk.cuda.to_device if target == "cuda" else lambda array: array)
     wait: Callable[[], None] = sk.cuda.synchronize if target == "cuda" else lambda: None
+    factories = SPECIALISATIONS | (ON_GPU if target == "cuda" else {})
 
     def maker(name: str) -> Callable[[int], None]:
         def make(salt: int) -> None:
-            launches[name](SPECIALISATIONS[name](salt))
+            launches[name](factories[name](salt))
             wait()
 
         return make
 
-    return {name: maker(name) for name in SPECIALISATIONS}
+    return {name: maker(name) for name in factories}
 
 
 # Tile operations ----------------------------------------------------------------------------------------------------

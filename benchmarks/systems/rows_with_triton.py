@@ -1,4 +1,4 @@
-"""The kernels of `blocks.py` in Triton, a program for each row, as its tutorials write them."""
+"""The kernels of `blocks.py` in Triton, a program for each row, as its tutorials write them, and attention."""
 
 from __future__ import annotations
 
@@ -73,6 +73,27 @@ def cumsum(x, out, stride, columns, BLOCK: tl.constexpr, SALT: tl.constexpr = 0)
     i = tl.arange(0, BLOCK)
     v = tl.load(x + row * stride + i, mask=i < columns, other=0.0).to(tl.float32)
     tl.store(out + row * stride + i, tl.cumsum(v, axis=0), mask=i < columns)
+
+
+@triton.jit
+def attention(
+    q, k, v, out, length, scale, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, SALT: tl.constexpr = 0
+):  # fmt: skip
+    """Of one head; queries and keys divide into blocks of M and of N, and a power of 2 is the base."""
+    i, j, d = tl.program_id(0) * M + tl.arange(0, M), tl.arange(0, N), tl.arange(0, D)
+    x = tl.load(q + i[:, None] * D + d[None, :])
+    largest = tl.full((M,), -float("inf"), tl.float32)
+    total = tl.zeros((M,), tl.float32)
+    found = tl.zeros((M, D), tl.float32)
+    for start in range(0, length, N):
+        places = (start + j)[:, None] * D + d[None, :]
+        scores = tl.dot(x, tl.trans(tl.load(k + places))) * (scale * 1.4426950408889634)
+        now = tl.maximum(largest, tl.max(scores, axis=1))
+        weights, kept = tl.exp2(scores - now[:, None]), tl.exp2(largest - now)
+        total = total * kept + tl.sum(weights, axis=1)
+        found = tl.dot(weights.to(tl.bfloat16), tl.load(v + places), found * kept[:, None])
+        largest = now
+    tl.store(out + i[:, None] * D + d[None, :], (found / total[:, None]).to(tl.bfloat16))
 
 
 def launches(data: Any, warps: int, salt: int = 0) -> dict[str, Callable[[], Any]]:

@@ -92,6 +92,7 @@ def specialisations(target: str) -> dict[str, Callable[[int], None]]:
     data = SimpleNamespace(
         x=wide, y=wide, out=out, weight=weight, bias=weight, targets=targets, losses=of_rows, eps=1e-6
     )
+    heads = torch.ones((256, 64), device="cuda", dtype=torch.bfloat16)
     torch.cuda.synchronize()
 
     def then_wait(launch: Callable[[int], Any]) -> Callable[[int], None]:
@@ -109,4 +110,9 @@ def specialisations(target: str) -> dict[str, Callable[[int], None]]:
             f"rows: {name}": then_wait(lambda salt, name=name: rows_with_triton.launches(data, WARPS, salt)[name]())
             for name in ("softmax", "rmsnorm", "layernorm", "cross-entropy", "cumsum")
         },
+        "attention": then_wait(
+            lambda salt: rows_with_triton.attention[(2,)](
+                heads, heads, heads, heads, 256, 0.125, M=128, N=64, D=64, num_warps=4, num_stages=2, SALT=salt
+            )
+        ),
     }

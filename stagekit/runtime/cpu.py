@@ -20,7 +20,6 @@ that no block takes itself for the last, and all that wait leave. Others leave a
 from __future__ import annotations
 
 import ctypes
-import queue
 import threading
 import time
 import weakref
@@ -53,10 +52,12 @@ def run_at_once(
     Raises what a block, the start of its thread, or a handler of a signal raised, once no block runs any more. `Thread.join` does
     not tell that: until Python 3.13 a thread whose join was interrupted counts as ended.
     """
+    from queue import SimpleQueue  # here, since few launches need threads of Python
+
     state = (ctypes.c_uint32 * 2).from_address(state_address)
     faults, errors = [0] * blocks, list[BaseException]()
     runs = dict[int, bool]()  # by block, decided once: by its thread, or False by the caller, who gives up before
-    over, ended = set[int](), queue.SimpleQueue[int]()
+    over, ended = set[int](), SimpleQueue[int]()
 
     def give_up(error: BaseException | None) -> None:
         errors.extend([error] if error else [])

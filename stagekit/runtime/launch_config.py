@@ -16,7 +16,6 @@ import dataclasses
 import math
 import numbers
 import operator
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -251,7 +250,9 @@ def _computed_grid(grid: GridFunction, by_name: Mapping[str, Any]) -> Any:
 
 def _place_of(error: Exception) -> Loc | None:
     """Return the innermost line in the grid function's file that an exception came through; None if the call itself failed."""
-    frames = traceback.extract_tb(error.__traceback__)[1:]
+    from traceback import extract_tb  # here, since few grid functions fail
+
+    frames = extract_tb(error.__traceback__)[1:]
     if not frames:
         return None
     here = [frame for frame in frames if frame.filename == frames[0].filename][-1]
