@@ -26,7 +26,7 @@ from stagekit.frontend.values import Array, Number
 from stagekit.frozen import frozen
 from stagekit.ir import Effect, has_effect
 from stagekit.limits import MAX_THREADS
-from stagekit.signature import LaunchAttributes
+from stagekit.signature import PLAIN_LAUNCH, LaunchAttributes
 
 # -- what the kernel computes -----------------------------------------------------------------------------------------
 
@@ -48,15 +48,17 @@ _ATTRIBUTES = ("cluster", "cooperative", "programmatic")
 def staged_launch(site: Site, cls: type, args: list[Any], kwargs: dict[str, Any]) -> StagedLaunch:
     signature = _signature(cls)
     bound = bind(site, cls.__name__, signature, args, kwargs, f"{cls.__name__}({', '.join(signature.parameters)})")
-    bound.apply_defaults()
     values = bound.arguments
-    grid, block = ((*axes, 1, 1)[: max(3, len(axes))] for axes in map(axes_of, (values["grid"], values["block"])))
-    return StagedLaunch(grid, block, values["shared_bytes"], _attributes(site, cls, values))
+    grid, block = [(*axes, 1, 1)[: max(3, len(axes))] for axes in map(axes_of, (values["grid"], values["block"]))]
+    shared_bytes = values.get("shared_bytes", signature.parameters["shared_bytes"].default)
+    return StagedLaunch(grid, block, shared_bytes, _attributes(site, cls, values))
 
 
 def _attributes(site: Site, cls: type, values: Mapping[str, Any]) -> LaunchAttributes:
     """Return what a launch asks beside its size, which is known at compile time; `cls` checks it."""
-    given = {name: values[name] for name in _ATTRIBUTES}
+    given = {name: values[name] for name in _ATTRIBUTES if name in values}
+    if not given:
+        return PLAIN_LAUNCH
     for name, value in given.items():
         for each in axes_of(value):
             if isinstance(each, Number):
