@@ -219,10 +219,10 @@ class Op:
 
 def _operand_reader(fields: tuple[tuple[str, str], ...]) -> Callable[[Any], tuple[Value, ...]]:
     """Return the method `operands` for ops with these fields."""
-    names = [name for name, _ in fields]
-    if names and all(kind == "operand" for _, kind in fields):
+    names, kinds = [name for name, _ in fields], [kind for _, kind in fields]
+    if kinds == ["operand_list"] or (kinds and set(kinds) == {"operand"}):
         get: Callable[[Op], Any] = operator.attrgetter(*names)
-        return (lambda op: get(op)) if len(names) > 1 else (lambda op: (get(op),))
+        return (lambda op: (get(op),)) if kinds == ["operand"] else (lambda op: get(op))
 
     def read(op: Op) -> tuple[Value, ...]:
         found: list[Value] = []

@@ -48,11 +48,14 @@ class Rewriter:
     def ops(self, ops: Iterable[Op]) -> None:
         """Rewrite `ops` into the block under construction."""
         rules, mapping, done = self.rules, self.mapping, self.builder.current.ops
+        replaced = mapping.keys()
         for each in ops:
             if each.BODY_FIELDS:
                 self.op(each)
-            elif mapping or type(each) in rules:
+            elif type(each) in rules:
                 self.simple(each)
+            elif mapping and not replaced.isdisjoint(each.operands()):
+                done.append(each.with_operands(mapping))
             else:
                 done.append(each)
 

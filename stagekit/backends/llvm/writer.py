@@ -234,9 +234,10 @@ class Writer:
 
 def escape(text: str) -> str:
     """`text` as the inside of an LLVM string."""
-    return "".join(
-        c if 32 <= ord(c) < 127 and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode()) for c in text
-    )
+    return text.encode().decode("latin-1").translate(_ESCAPES)
+
+
+_ESCAPES = {byte: f"\\{byte:02X}" for byte in (*range(32), *range(127, 256), *b'"\\')}
 
 
 def constant(dtype: DType, lanes: Lanes, value: bool | float) -> str:
