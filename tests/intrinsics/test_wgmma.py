@@ -178,19 +178,18 @@ def test_a_block_that_ends_before_its_product_is_found():
 # -- what ptxas and other targets say -------------------------------------------------------------------------------------
 
 
-def kernel_of(dtype, columns, *, turned=False):
-    flat = sk.Tensor((None,), dtype)
-    total = sk.int32 if dtype.is_integer else sk.float32
-    out = sk.Tensor((64, columns), total)
-    return multiplied.specialize(A=flat, B=flat, out=out, n=columns, turned=turned, rounds=1, fault="")
+def kernel_of(dtype, columns, *, turned=False, other=None):
+    flat, total = sk.Tensor((None,), dtype), sk.int32 if dtype.is_integer else sk.float32
+    right, out = sk.Tensor((None,), other or dtype), sk.Tensor((64, columns), total)
+    return multiplied.specialize(A=flat, B=right, out=out, n=columns, turned=turned, rounds=1, fault="")
 
 
 @pytest.mark.parametrize("columns", COLUMNS)
 def test_products_are_assembled_as_they_are(columns):
     """Where registers of a product are looked at under way, ptxas lets each wait for the last: C7510 and its neighbours."""
-    dtypes = {8: [a for a, b in PAIRS if a is b], 256: [sk.bfloat16, sk.int8]}.get(columns, [sk.float16])
-    for dtype in dtypes:
-        ptx = kernel_of(dtype, columns, turned=dtype.itemsize == 2 and columns % 64 == 0).ptx
+    pairs = {8: PAIRS, 256: [(sk.bfloat16,) * 2, (sk.int8,) * 2]}.get(columns, [(sk.float16,) * 2])
+    for dtype, other in pairs:
+        ptx = kernel_of(dtype, columns, turned=dtype.itemsize == 2 and columns % 64 == 0, other=other).ptx
         found = ptxas.assemble(ptx)
         assert ".target sm_90a" in ptx
         assert (found.resources.spill_store_bytes, found.warnings) == (0, ())

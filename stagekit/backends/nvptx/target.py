@@ -19,8 +19,9 @@ _OLDEST_PTX = {
     75: 80, 80: 80, 86: 80, 87: 80, 89: 80, 90: 80, 100: 86, 103: 88, 110: 90, 120: 87, 121: 88,
 }  # fmt: skip
 
-_NEWER_PTX = {".b128": 84}
-"""The oldest version that has what stands in inline PTX, where that is newer: 128 bits in any scope are of CUDA 12.4."""
+_NEWER_PTX = {".b128": 84, ".s8.u8": 84, ".u8.s8": 84}
+"""The oldest version that has what stands in inline PTX, where that is newer: 128 bits in any scope, and products of warpgroups
+whose integers differ, are of CUDA 12.4."""
 
 _OF_ONE_ARCHITECTURE = {"wgmma.": 90}
 """What one capability has and no later one, which PTX calls `sm_90a`, by what stands in inline PTX."""
