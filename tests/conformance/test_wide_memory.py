@@ -11,7 +11,7 @@ import pytest
 
 from stagekit.backends import interp, nvptx, ptxas
 from stagekit.diagnostics import UNKNOWN
-from stagekit.dtypes import ALL_DTYPES, DType, bfloat16, bool_, float16, float32, int8, int64
+from stagekit.dtypes import ALL_DTYPES, DType, bfloat16, bool_, float32, int8, int64
 from stagekit.intrinsics import registry
 from stagekit.ir import INDEX, VECTOR_WIDTHS, Builder, Function, Pointer, Scalar, Space, Value, Vector, semantics
 from stagekit.passes import PassContext
@@ -170,7 +170,7 @@ def test_accesses_are_as_wide_as_their_alignment_allows(dtype: DType, width: int
 def test_one_instruction_under_a_predicate_moves_sixteen_bytes() -> None:
     if ptxas.find_tool("ptxas") is None or ptxas.find_tool("nvdisasm") is None:
         pytest.skip("ptxas or nvdisasm is not installed (pip install nvidia-cuda-nvcc nvidia-cuda-nvdisasm)")
-    for dtype, width in ((float32, 4), (bfloat16, 8), (float16, 8)):
+    for dtype, width in ((float32, 4), (bfloat16, 8)):
         for space in (Space.GLOBAL, Space.SHARED):
             ptx = nvptx.compile(lower(copying(dtype, width, 16, space), CUDA, ()), 90).ptx
             sass = ptxas.disassemble(ptxas.assemble(ptx).cubin)

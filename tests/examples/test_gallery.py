@@ -33,7 +33,7 @@ def agree(name, size, block, place):
 
 
 @each_place
-@pytest.mark.parametrize(("size", "block"), [(1, 32), (1000, 64), (777, 96), (2500, 256)])
+@pytest.mark.parametrize(("size", "block"), [(1, 32), (777, 96), (2500, 256)])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_kernel_of_the_gallery_computes_what_numpy_does(place, name, size, block):
     agree(name, size, block, place)

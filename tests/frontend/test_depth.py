@@ -57,8 +57,9 @@ HELPERS = (
 
 def _kernel(tmp_path, body: str):
     lines = "\n".join(f"    {line}" for line in body.splitlines())
+    helpers = HELPERS if "chosen" in body or "helper" in body else ""
     return module_of(
-        tmp_path, f"import stagekit as sk\n\n{HELPERS}@sk.jit\ndef kernel(out, table, x):\n{lines}\n    out[0] = r\n"
+        tmp_path, f"import stagekit as sk\n\n{helpers}@sk.jit\ndef kernel(out, table, x):\n{lines}\n    out[0] = r\n"
     )
 
 

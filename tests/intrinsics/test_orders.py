@@ -25,7 +25,7 @@ ORDERED = r"^\t*((?:ld\.(?:relaxed|acquire)|st\.(?:relaxed|release)|atom|fence|m
 def instructions(kernel, *, is_assembled=True):
     """What of the PTX is ordered or atomic, without operands, once the real ptxas has taken it."""
     if is_assembled and ptxas.find_tool("ptxas"):
-        assert kernel.sass
+        assert ptxas.assemble(kernel.ptx).cubin
     return re.findall(ORDERED, kernel.ptx, re.M)
 
 

@@ -193,8 +193,9 @@ def test_a_tile_stays_in_registers():
         tile, held = scanning.kept_tile(dtype, scanning.LONG), scanning.held_by_thread(dtype)
         quick = force_entry(kernels.cumsum_kernel(dtype, tile).specialize(), "quick")
         code = ptxas.assemble(quick.ptx)
-        accesses = Counter(re.findall(r"\b(?:LDG|STG)\.E\.128\b", ptxas.disassemble(code.cubin)))
-        assert accesses == dict.fromkeys(("LDG.E.128", "STG.E.128"), held * dtype.itemsize // 16)
+        accesses = Counter(re.findall(r"\b(?:ld|st)\.global\.v\d\.b\d+", quick.ptx))
+        bits = "v4.b32" if dtype.itemsize < 8 else "v2.b64"
+        assert accesses == dict.fromkeys((f"ld.global.{bits}", f"st.global.{bits}"), held * dtype.itemsize // 16)
         assert code.resources.stack_bytes <= 32, dtype
 
 

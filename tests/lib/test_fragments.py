@@ -92,13 +92,14 @@ def test_all_orders_of_axes_go_to_tensor_cores(dtype, precision, turned) -> None
     A, B = (sk.Tensor((None, None), getattr(sk, dtype), strides=(1, None) if t else (None, 1)) for t in turned)
     C = sk.Tensor((None, None), of, strides=(None, 1))
     fixed = {"M": 32, "N": 32, "K": 32, "OF": of, "THREADS": 64, "HOW": precision}
-    ops = machine_code(product.specialize(A=A, B=B, C=C, **fixed))
+    kernel = product.specialize(A=A, B=B, C=C, **fixed)
 
+    ptx = Counter(re.findall(r"\b(?:mma\.sync|fma)\b", kernel.ptx))
     instruction = INSTRUCTIONS[dtype, precision]
-    assert ops["MMA"] == 32 * 32 * 32 // (instruction.rows * 8 * instruction.depth * 2) * (
-        3 if precision == "tf32x3" else 1
-    )
-    assert ops["FMA"] == 0
+    products = 32 * 32 * 32 // (instruction.rows * 8 * instruction.depth * 2) * (3 if precision == "tf32x3" else 1)
+    assert ptx == {"mma.sync": products}
+    if (dtype, turned) == ("float16", (False, False)):  # the disassembler takes half a second to start
+        assert machine_code(kernel) == {"MMA": products, "LDSM": 6}
 
 
 def test_what_tensor_cores_cannot_is_multiplied_by_threads() -> None:

@@ -78,6 +78,7 @@ def test_conversions_need_nothing_from_libgcc(processor: Processor, target: dtyp
 
 
 FLOATS = [d for d in dtypes.ALL_DTYPES if d.is_float]
+HALVES = {Scalar(d) for d in FLOATS if d.bits < 32}
 
 
 @x86_only
@@ -108,8 +109,13 @@ def test_rounding_what_has_another_sign_needs_nothing_from_libgcc(processor: Pro
 @lesser_processors
 @pytest.mark.parametrize("spec", [s for s in all_intrinsics() if s.effects == PURE and s.args], ids=lambda s: s.name)
 def test_every_pure_intrinsic_links_on_any_x86(processor: Processor, spec: Intrinsic) -> None:
-    """`compile_for` refuses an object whose symbols the process does not have. All signatures are in one kernel."""
+    """`compile_for` refuses an object whose symbols the process does not have. All signatures are in one kernel.
+
+    A function of one or two halves is that of float32 between conversions, which the tests above look at.
+    """
     sigs = [sig for sig in spec.sigs if not any(isinstance(t, Pointer) for t in (*sig.args, *sig.results))]
+    if len(spec.args) < 3 and any(Scalar(dtypes.float32) in sig.args for sig in sigs):
+        sigs = [sig for sig in sigs if not {*sig.args} & HALVES]
 
     def body(b: Builder, *params: Value) -> None:
         t, rest = thread(b), iter(params)

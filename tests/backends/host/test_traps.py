@@ -9,7 +9,7 @@ from stagekit import dtypes
 from stagekit.dtypes import DType
 from stagekit.ir import BinaryKind, Builder, CompareKind, Value, semantics
 from tests.backends.host.kernels import array, kernel, number, thread, when
-from tests.backends.host.running import run
+from tests.backends.host.running import compiled, run
 
 DIVISIONS = (BinaryKind.FLOORDIV, BinaryKind.MOD)
 SHIFTS = (BinaryKind.SHL, BinaryKind.SHR)
@@ -33,18 +33,15 @@ def test_p29_every_pair_of_edges_divides_and_shifts_alike(dtype: DType, kind: Bi
 
     pairs = [(a, c) for a in _edges(dtype) for c in _edges(dtype)]
     x, y = (np.array(side, dtype.numpy) for side in zip(*pairs, strict=True))
+    runner = compiled(kernel(*[array(dtype)] * 5, number(dtype), body=body), (len(pairs), 1, 1))
     for fixed in _edges(dtype):
         outputs = [np.zeros_like(x) for _ in range(3)]
         one = np.array([fixed], dtype.numpy)[0]
-        run(
-            kernel(*[array(dtype)] * 5, number(dtype), body=body),
-            [x, y, *outputs, one],
-            (1, 1, 1),
-            (len(pairs), 1, 1),
-        )
+        assert runner([x, y, *outputs, one], (1, 1, 1)) == 0
         np.testing.assert_array_equal(outputs[0], semantics.binary(kind, dtype, x, y))
         np.testing.assert_array_equal(outputs[1], semantics.binary(kind, dtype, x, np.full_like(x, one)))
         np.testing.assert_array_equal(outputs[2], np.full_like(x, semantics.binary(kind, dtype, one, one)))
+    runner.close()
 
 
 @pytest.mark.parametrize("block", [1, 7, 32, 50])
