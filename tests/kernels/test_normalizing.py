@@ -170,7 +170,8 @@ def test_threads_wait_in_reductions_alone(name, ONE_TILE):
 
 
 @pytest.mark.stagekit_unchecked(reason="it is about which entries are compiled")
-def test_one_specialisation_is_enough_for_any_rows_in_place_or_not():
+def test_one_specialisation_is_enough_for_any_rows_in_place_or_not(monkeypatch):
+    monkeypatch.setenv("STAGEKIT_TARGET", "")  # on a GPU rows at odd addresses have an entry of their own
     x = np.ones((8, 2000), np.float32)
     kernel = kernels.softmax_kernel(sk.float32, 512, True)
     kernel[4](x[:4, :300], x[4:, :300])
