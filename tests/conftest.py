@@ -7,11 +7,14 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ["STAGEKIT_CACHE"] = (
     "0"  # tests compile what they test, and leave nothing; those of the cache have a folder each
 )
 os.environ.setdefault("STAGEKIT_VERIFY", "each")  # the IR is checked after tracing and after every pass
+
+settings.register_profile("long", max_examples=2000, deadline=None)  # pytest --hypothesis-profile=long tests/kernels
 
 GOLDEN_FOLDER = Path(__file__).parent / "golden"
 

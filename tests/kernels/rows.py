@@ -21,7 +21,7 @@ DTYPES = [np.dtype(np.float32), np.dtype(np.float16), BFLOAT16]
 EPS = {np.dtype(np.float32): 2**-24, np.dtype(np.float16): 2**-11, BFLOAT16: 2**-8}  # of one rounding, relative
 
 lengths = st.sampled_from([1, 2, 31, 32, 33, 100, 255, 256, 257, 1000, 1024, 1025, 3000]) | st.integers(1, 600)
-few = settings(max_examples=9, deadline=None)
+few = settings(max_examples=settings.default.max_examples // 16, deadline=None)  # 6, or as many as the profile asks for
 
 
 def each_place(test: Any) -> Any:

@@ -92,8 +92,8 @@ def attention_like(q, k, v, out, M: sk.constexpr, N: sk.constexpr, D: sk.constex
 
 @each_place
 @pytest.mark.parametrize(("M", "N", "D", "threads", "dtype"), [
-    (64, 32, 16, 128, ml_dtypes.bfloat16), (32, 48, 32, 32, ml_dtypes.bfloat16), (48, 16, 24, 96, ml_dtypes.bfloat16),
-    (64, 32, 16, 128, np.float16), (64, 32, 16, 128, np.float32), (48, 16, 24, 96, np.float32),
+    (64, 32, 16, 128, ml_dtypes.bfloat16), (32, 48, 32, 32, ml_dtypes.bfloat16),
+    (64, 32, 16, 128, np.float16), (48, 16, 24, 96, np.float32),
     (32, 32, 80, 32, np.float32), (20, 12, 33, 32, np.float32), (64, 32, 16, 128, np.float64),
 ])  # fmt: skip
 def test_rows_of_a_product_are_multiplied_where_they_are(place, M, N, D, threads, dtype) -> None:
