@@ -22,7 +22,7 @@ from stagekit.backends.nvptx import caching, calls, division, loops, printf
 from stagekit.backends.nvptx.state import Emitter, Rules
 from stagekit.backends.shared_memory import alignment
 from stagekit.dtypes import DType
-from stagekit.ir import Pointer, Space, Value, ops
+from stagekit.ir import CompareKind, Pointer, Space, Value, ops
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
@@ -223,10 +223,29 @@ def _table(e: Emitter, op: ops.Table) -> str:
 
 
 def _if(e: Emitter, op: ops.If) -> None:
+    """Write a branch. Of short ones that compare a number with one constant after the other, LLVM makes a switch: a jump to an
+    address, for which threads that disagree wait in turns. While each stands alone, ptxas predicates it. So LLVM does not see
+    that they compare the same number.
+    """
+    condition, tested = e.operands[op.condition], _tested(e, op)
+    if tested[0] is not None and tested[0] is e.last_tested[0] and tested[1] != e.last_tested[1]:
+        condition = e.w.call("i1", "llvm.expect.i1", [("i1", condition), ("i1", "true")])
     arms = [functools.partial(e.run_body, body) for body in op.bodies()]
-    ends, yielded = branch(e.w, e.operands[op.condition], ("then", "else", "join"), arms)
+    ends, yielded = branch(e.w, condition, ("then", "else", "join"), arms)
     for result, *values in zip(op.results, *yielded, strict=True):
         e.operands[result] = phi(e.w, e.type(result), [(v, end.label) for v, end in zip(values, ends, strict=True)])
+    e.last_tested = tested
+
+
+def _tested(e: Emitter, op: ops.If) -> tuple[Value | None, int]:
+    """Return what `if number == constant: ...` compares, where the arm is a straight line; else no number."""
+    match e.intervals.maker_of(op.condition):
+        case ops.Compare(kind=CompareKind.EQ, lhs=number, rhs=rhs) if _dtype(number).is_integer:
+            constant, inside = e.intervals.maker_of(rhs), op.then_body.ops
+            is_short = not op.results and len(op.else_body.ops) == 1 and not any(inner.bodies() for inner in inside)
+            if is_short and isinstance(constant, ops.Constant):
+                return number, int(constant.value)
+    return None, 0
 
 
 RULES: Rules = {

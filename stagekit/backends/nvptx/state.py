@@ -46,7 +46,8 @@ Rules = Mapping[type[Op], Callable[["Emitter", Any], str | None]]
 class Emitter:
     """operands: the LLVM operand of every value defined so far. block_threads: threads per axis, where they are fixed.
     lines: records source lines, if asked for. intervals: what is known of integers at compile time. has_few_divisions: so few
-    that each is written out (`division.py`). alignments: of addresses, in bytes.
+    that each is written out (`division.py`). alignments: of addresses, in bytes. last_tested: a number and a constant, as
+    of `emit._if`.
     """
 
     w: Writer
@@ -60,6 +61,7 @@ class Emitter:
     has_few_divisions: bool
     operands: dict[Value, str] = field(default_factory=dict)
     alignments: dict[Value, int] = field(default_factory=dict)
+    last_tested: tuple[Value | None, int] = (None, 0)
 
     def alignment(self, pointer: Value) -> int:
         """Return a power of two that the address is known to be a multiple of, in bytes."""

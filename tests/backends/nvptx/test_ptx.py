@@ -608,3 +608,17 @@ def test_what_the_library_does_has_the_line_of_the_users_call() -> None:
     ptx = kernel.specialize().ptx
 
     assert [Path(__file__).name] == [Path(name).name for name in re.findall(r'\.file\s+\d+ "([^"]*)"', ptx)]
+
+
+def test_ifs_that_compare_a_number_with_constants_are_no_switch() -> None:
+    """A switch is a jump to an address, for which threads that disagree wait in turns; alone, each is predicated."""
+
+    @sk.jit
+    def kernel(out: sk.Tensor((None, 4), sk.int32)):
+        lane = sk.lane_id()
+        for place in sk.static_range(4):
+            if lane == place:
+                out[lane, place] = place * place
+
+    assert "brx" not in kernel.specialize().ptx
+    assert "BRA" not in kernel.specialize().sass.replace("BRA `(.L_x_0)", "")
