@@ -3,7 +3,7 @@
 from types import ModuleType as _ModuleType
 
 from stagekit.intrinsics import public_in as _public_in
-from stagekit.runtime.cuda import capability, synchronize
+from stagekit.runtime.cuda import capability, max_shared_bytes, synchronize
 from stagekit.runtime.device_array import DeviceArray, empty, to_device
 from stagekit.runtime.driver import device_count, is_available
 from stagekit.runtime.launch_config import LaunchConfig

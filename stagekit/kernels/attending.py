@@ -11,12 +11,23 @@ calculation for softmax", 2018.
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.attending_on_cpu import STRIP, attention_on_cpu_kernel, cpu_blocks_for
 from stagekit.kernels.heads import LOG2E, LOWEST, MAX_DIM, arrays_of, end_of_keys, of_head, padded, sign_and_factor
-from stagekit.kernels.host import Dtype, dtype_of, empty, empty_like, factory, float_dtype_of, is_on_cpu, require
+from stagekit.kernels.host import (
+    Dtype,
+    dtype_of,
+    empty,
+    empty_like,
+    factory,
+    float_dtype_of,
+    is_on_cpu,
+    require,
+    room_of,
+)
 from stagekit.kernels.matrices import by_groups
 from stagekit.kernels.sharing import checked_out
 
@@ -157,7 +168,7 @@ def attention(
         grid = sk.cdiv(shape.queries, rows), shape.heads, shape.batch
         attention_on_cpu_kernel(*of, rows, columns)[grid, STRIP](*arguments)
     else:
-        blocks = _blocks_for("forward", *of[:2], on_cpu=False)
+        blocks = _blocks_for("forward", *of[:2], on_cpu=False, room=room_of(q))
         attention_kernel(*of, blocks)[sk.cdiv(shape.queries, blocks[0]), shape.heads, shape.batch](*arguments)
     return (out, lse) if return_lse else out
 
@@ -308,11 +319,11 @@ def attention_backward(
     shape = _checked(q, k, v, heads_axis)
     of_q, of_k, of_v, means, shifts = map(empty_like, (q, k, v, lse, lse))
     factor, on_cpu = _scale(scale, shape.dim), is_on_cpu(q)
-    of = dtype_of(q), shape.dim, causal, heads_axis
-    blocks = _blocks_for("q", *of[:2], on_cpu=on_cpu)
+    of, room = (dtype_of(q), shape.dim, causal, heads_axis), sys.maxsize if on_cpu else room_of(q)
+    blocks = _blocks_for("q", *of[:2], on_cpu=on_cpu, room=room)
     grid = sk.cdiv(shape.queries, blocks[0]), shape.heads, shape.batch
     attention_backward_q_kernel(*of, blocks)[grid](gradient, q, k, v, out, lse, means, shifts, of_q, factor)
-    blocks = _blocks_for("k and v", *of[:2], on_cpu=on_cpu)
+    blocks = _blocks_for("k and v", *of[:2], on_cpu=on_cpu, room=room)
     grid = sk.cdiv(shape.keys, blocks[1]), shape.key_heads, shape.batch
     attention_backward_kv_kernel(*of, blocks)[grid](gradient, q, k, v, means, shifts, of_k, of_v, factor)
     return of_q, of_k, of_v
@@ -356,24 +367,39 @@ def _scale(scale: float | None, dim: int) -> float:
     return dim**-0.5 if scale is None else scale
 
 
-_OF_GPU = {  # of a kernel, by the most columns of a head: what was fastest on an H200, where tensor cores multiply
+_Table = dict[str, dict[int, Blocks]]
+_OF_GPU: _Table = {  # of a kernel, by the most columns of a head: what was fastest on an H200, where tensor cores multiply
     "forward": {64: (128, 64, 128), 128: (128, 64, 128), 256: (128, 32, 256)},
     "q": {64: (128, 64, 128), 128: (128, 32, 128), 256: (64, 16, 128)},
     "k and v": {64: (64, 64, 128), 128: (64, 64, 128), 256: (32, 64, 256)},
 }
 
-_BY_THREADS = {  # the same of float32, of which nothing is spilled so
+_BY_THREADS: _Table = {  # the same of float32, of which nothing is spilled so
     "forward": {64: (64, 64, 128), 128: (128, 64, 256), 256: (64, 64, 256)},
     "q": {64: (64, 64, 128), 128: (64, 32, 128), 256: (64, 32, 256)},
     "k and v": {64: (64, 64, 128), 128: (64, 64, 256), 256: (32, 64, 256)},
 }
 
-_OF_CPU = {  # of the gradients: the lanes of each warp are rows of q, which share k and v in the cache; as many as have memory
+_OF_CPU: _Table = {  # of the gradients: lanes of a warp are rows of q, which share k and v in the cache; as many as have memory
     "q": {128: (64, 32, 64, 2), 256: (32, 32, 32, 2)},
     "k and v": {256: (16, 32, 32, 2)},
 }
 
+# where blocks have 99 KB of shared memory, as on compute capability 8.6, 8.9 and 12.0; by the bits of a number
+_FOR_LITTLE_ROOM: dict[int, _Table] = {
+    16: {"forward": {256: (64, 32, 128)}, "q": {}, "k and v": {256: (16, 32, 128)}},
+    32: {
+        "forward": {128: (64, 64, 256), 256: (32, 32, 128)},
+        "q": {256: (32, 16, 128)},
+        "k and v": {128: (32, 64, 128), 256: (16, 32, 128)},
+    },
+}
+_ROOM = {16: 129 * 1024, 32: 169 * 1024}  # that the others take, at most
 
-def _blocks_for(kernel: str, dtype: Dtype, dim: int, *, on_cpu: bool) -> Blocks:
-    table = _OF_CPU if on_cpu else _OF_GPU if dtype.bits == 16 else _BY_THREADS
-    return next(blocks for most, blocks in table[kernel].items() if dim <= most)
+
+def _blocks_for(kernel: str, dtype: Dtype, dim: int, *, on_cpu: bool, room: int = sys.maxsize) -> Blocks:
+    """Return the blocks of a kernel. room: the bytes of shared memory that a block may have."""
+    blocks = (_OF_CPU if on_cpu else _OF_GPU if dtype.bits == 16 else _BY_THREADS)[kernel]
+    if room < _ROOM[dtype.bits]:
+        blocks = blocks | _FOR_LITTLE_ROOM[dtype.bits][kernel]
+    return next(each for most, each in blocks.items() if dim <= most)

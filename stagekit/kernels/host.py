@@ -127,6 +127,20 @@ def is_on_cpu(array: Any) -> bool:
     return bool(on_host) and sk.target_for() != "cuda"
 
 
+def room_of(array: Any) -> int:
+    """Return the bytes of shared memory that a block may have on the GPU where a launch with this array runs."""
+    device = getattr(array, "device", 0)
+    for number in (device, getattr(device, "index", None), getattr(device, "id", None)):  # ours, of torch, and of CuPy
+        if type(number) is int:
+            return _room(number)
+    return _room(0)
+
+
+@functools.cache
+def _room(device: int) -> int:
+    return sk.cuda.max_shared_bytes(device) if sk.cuda.is_available() else sys.maxsize
+
+
 def as_rows(array: Any) -> Any:
     """Return a view of an array with two axes: the last one, and all before it as one."""
     shape = getattr(array, "shape", ())

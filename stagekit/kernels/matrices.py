@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
@@ -17,13 +19,14 @@ from stagekit.kernels.host import (
     is_on_cpu,
     require,
     require_array,
+    room_of,
     settled,
 )
 from stagekit.kernels.sharing import checked_out
 
 MAX_OPERANDS = 4  # of an epilogue
 Kind = tuple[Dtype, int] | None  # of an operand: dtype and axes; None for a number
-GROUP = 8  # blocks of rows whose programs follow one another, so that those at work share columns of b in the cache
+GROUP = 16  # blocks of rows whose programs follow one another, so that those at work share columns of b in the cache
 
 
 class Blocks(NamedTuple):
@@ -34,6 +37,10 @@ class Blocks(NamedTuple):
     depth: int
     threads: int
     stages: int = 1
+
+    def bytes(self, itemsize: int) -> int:
+        """Return how much shared memory the factors of all stages take."""
+        return (self.rows + self.columns) * self.depth * self.stages * itemsize
 
 
 # -- product --------------------------------------------------------------------------------------------------------------
@@ -158,9 +165,10 @@ def matmul(
     )
     kinds = tuple([(dtype_of(x), len(x.shape)) if is_array(x) else None for x in operands])
     strides, types = (_strides(a), _strides(b)), (dtype, sums or sk.float32, dtype_of(out))
-    if epilogue is None and splitting.multiply(a, b, out, types, strides, precision, known_blocks(dtype, precision)):
+    known = [cpu_blocks_for(rows, columns)] if is_on_cpu(a) else known_blocks(dtype, precision, room_of(a))
+    if epilogue is None and splitting.multiply(a, b, out, types, strides, precision, known):
         return out
-    blocks = cpu_blocks_for(rows, columns) if is_on_cpu(a) else blocks_for(dtype, precision, rows, columns)
+    blocks = chosen(known, rows, columns)
     finish = None if epilogue is None else settled(epilogue)
     is_whole = (rows % blocks.rows, columns % blocks.columns, a.shape[1] % blocks.depth) == (0, 0, 0)
     kernel = matmul_kernel(
@@ -194,8 +202,8 @@ _MANY = 64  # large blocks: enough for as many cores
 
 BLOCKS = {
     "bytes": [Blocks(128, 128, 64, 128, 3), Blocks(64, 64, 64, 128, 3)],
-    "halves": [Blocks(128, 128, 32, 128, 4), Blocks(64, 64, 64, 128, 3)],
-    "words": [Blocks(128, 256, 32, 256, 3), Blocks(64, 64, 32, 128, 3)],
+    "halves": [Blocks(128, 256, 64, 256, 3), Blocks(128, 128, 32, 128, 4), Blocks(64, 64, 64, 128, 3)],
+    "words": [Blocks(128, 256, 32, 256, 3), Blocks(128, 128, 32, 256, 3), Blocks(64, 64, 32, 128, 3)],
     "by threads": [Blocks(128, 128, 16, 256), Blocks(64, 64, 16, 64), Blocks(32, 32, 16, 64)],
 }
 """By what tensor cores multiply, or that they do not, from large blocks to small ones."""
@@ -206,14 +214,20 @@ _FEW = 128  # blocks, about as many as a GPU has multiprocessors: with fewer, sm
 _KINDS_OF_FLOAT32 = {"ieee": "by threads", "tf32": "words", "tf32x3": "words"}  # of blocks, by precision
 
 
-def known_blocks(dtype: Dtype, precision: str) -> list[Blocks]:
-    """Return blocks for a GPU, from large to small."""
-    return BLOCKS[{1: "bytes", 2: "halves"}.get(dtype.itemsize) or _KINDS_OF_FLOAT32[precision]]
+@functools.cache
+def known_blocks(dtype: Dtype, precision: str, room: int = sys.maxsize) -> list[Blocks]:
+    """Return blocks for a GPU, from large to small. room: the bytes of shared memory that a block may have."""
+    known = BLOCKS[{1: "bytes", 2: "halves"}.get(dtype.itemsize) or _KINDS_OF_FLOAT32[precision]]
+    return [each for each in known if each.bytes(dtype.itemsize) <= room]
 
 
-def blocks_for(dtype: Dtype, precision: str, rows: int, columns: int) -> Blocks:
-    """Return what a program multiplies at once: the largest blocks of which there are enough."""
-    known = known_blocks(dtype, precision)
+def blocks_for(dtype: Dtype, precision: str, rows: int, columns: int, room: int = sys.maxsize) -> Blocks:
+    """Return what a program multiplies at once on a GPU. room: as in `known_blocks`."""
+    return chosen(known_blocks(dtype, precision, room), rows, columns)
+
+
+def chosen(known: list[Blocks], rows: int, columns: int) -> Blocks:
+    """Return the largest blocks of which there are enough; else the smallest."""
     return next(
         (each for each in known if sk.cdiv(rows, each.rows) * sk.cdiv(columns, each.columns) >= _FEW), known[-1]
     )

@@ -40,6 +40,7 @@ _PORTABLE_AND_MAPPED = 0x1 | 0x2  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_D
 _LOG_BYTES = 16384
 _NO_DEVICE = 2**64 - 1  # -1: no argument has said which
 _SHARED_WITHOUT_ASKING = 48 * 1024  # per block; more must be opted in
+_MOST_SHARED = "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"
 _HOPPER = 90  # the compute capability, times ten, from which on there are clusters and programmatic launches
 
 
@@ -270,6 +271,12 @@ def capability(device: int = 0) -> int:
     return driver.capability(driver.device_number(capability, device))
 
 
+@hide_frames
+def max_shared_bytes(device: int = 0) -> int:
+    """Return the most shared memory that a block may have on a device, in bytes: 232448 on an H100."""
+    return driver.attribute(_MOST_SHARED, driver.device_number(max_shared_bytes, device))
+
+
 class _Destination(NamedTuple):
     """Where a launch runs: its device and stream, the kernel's code there, and the shared memory that it needs and is allowed."""
 
@@ -297,7 +304,7 @@ class _LoadedModule:
         """Allow the kernel this much dynamic shared memory."""
         if dynamic_bytes <= self.allowed_shared:
             return
-        limit = driver.attribute("CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", self._device)
+        limit = driver.attribute(_MOST_SHARED, self._device)
         if self._artifact.shared_bytes + dynamic_bytes > limit:
             own, given = self._artifact.own_shared_bytes, dynamic_bytes - self._artifact.added_shared_bytes
             name = driver.device_name(self._device)

@@ -25,7 +25,7 @@ def _small_blocks(request, monkeypatch):
         monkeypatch.setattr(attending, "cpu_blocks_for", lambda dim: (64, 16))
     if "sanitizer" in request.node.name:
         monkeypatch.setattr(attending, "is_on_cpu", lambda array: False)
-        monkeypatch.setattr(attending, "_blocks_for", lambda *_, on_cpu: (16, 16, 32))
+        monkeypatch.setattr(attending, "_blocks_for", lambda *_, on_cpu, room: (16, 16, 32))
 
 
 class Exact:

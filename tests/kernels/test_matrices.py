@@ -173,6 +173,17 @@ def test_blocks_are_large_where_there_are_many(dtype, how, size):
     assert size > 64 or (found.rows, found.columns) <= (64, 64)
 
 
+@pytest.mark.parametrize("room", [99, 163, 227])
+@pytest.mark.parametrize(("dtype", "how"), [(sk.int8, "ieee"), (sk.bfloat16, "ieee"), (sk.float32, "tf32")])
+def test_blocks_fit_the_shared_memory_of_a_gpu(dtype, how, room):
+    """In KB: compute capability 8.6, 8.0 and 9.0."""
+    known = matrices.known_blocks(dtype, how, room * 1024)
+
+    assert max(each.bytes(dtype.itemsize) for each in known) <= room * 1024
+    assert known[0].rows >= 128 <= known[0].columns
+    assert matrices.blocks_for(dtype, how, 1, 1, room * 1024) == known[-1]
+
+
 @each_place
 @settings(max_examples=8, deadline=None)
 @given(st.integers(1, 130), st.integers(1, 70), st.sampled_from([*DTYPES, np.int8, np.float64]))
