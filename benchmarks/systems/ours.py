@@ -195,7 +195,7 @@ def launches_of(place: Callable[[Any], Any]) -> dict[str, Callable[[Any], None]]
     rows, out = (place(np.ones((ROWS, COLUMNS), np.float32)) for _ in range(2))
     weight, bias, of_rows = (place(np.ones(size, np.float32)) for size in (COLUMNS, COLUMNS, ROWS))
     targets = place(np.zeros(ROWS, np.int64))
-    heads = place(np.ones((1, 1, 256, 64), sk.bfloat16.numpy))
+    heads, mixed = (place(np.ones((1, 1, 256, 64), sk.bfloat16.numpy)) for _ in range(2))
     return {
         "add": lambda k: k(x, y),
         "softmax": lambda k: k[1,](x, y, 256),
@@ -205,7 +205,7 @@ def launches_of(place: Callable[[Any], Any]) -> dict[str, Callable[[Any], None]]
         "rows: layernorm": lambda k: k[ROWS](rows, None, weight, bias, out, 1e-6),
         "rows: cross-entropy": lambda k: k[ROWS](rows, targets, of_rows, out, 1.0, -100),
         "rows: cumsum": lambda k: k[ROWS](rows, out),
-        "attention": lambda k: k[2, 1, 1](heads, heads, heads, heads, None, 0.125),
+        "attention": lambda k: k[2, 1, 1](heads, heads, heads, mixed, None, 0.125),
     }
 
 

@@ -252,6 +252,7 @@ _HOLD_NOTHING = (
     *STAND_INS, StaticRange, Poison, DType, bool, int, float, complex, str, bytes, range, slice, type, np.generic, type(None),
     _Missing, np.ndarray, set, frozenset, types.ModuleType, types.FunctionType, types.BuiltinFunctionType,
 )  # fmt: skip
+_KINDS_THAT_HOLD_NOTHING = frozenset(_HOLD_NOTHING)  # of nearly everything that is held
 UNKNOWN = -1  # the key that counts what holds others in a way that is not looked into
 
 
@@ -260,7 +261,7 @@ def holders(journal: Journal) -> Counter[int]:
     found: Counter[int] = Counter()
     for living in journal.living():
         for held in _contents(living):
-            if type(held) is not Number:  # nearly all of them
+            if type(held) not in _KINDS_THAT_HOLD_NOTHING:
                 _count(held, found)
     return found
 
@@ -290,7 +291,7 @@ def may_merge(value: Any) -> bool:
 def _contents(holder: Any) -> Iterable[Any]:
     if isinstance(holder, dict):
         return list(holder.values())
-    if isinstance(holder, list | tuple | set | frozenset):
+    if isinstance(holder, (list, tuple, set, frozenset)):
         return list(holder)
     return stored(holder).values() if is_open(holder) else ()  # an iterator counts where a variable or a `for` holds it
 
@@ -306,7 +307,7 @@ def _count(held: Any, found: Counter[int]) -> None:
         _count(held.owner, found)
     elif isinstance(held, tuple):
         for each in held:
-            if type(each) is not Number:
+            if type(each) not in _KINDS_THAT_HOLD_NOTHING:
                 _count(each, found)
     elif is_changeable(held):
         found[id(held)] += 1

@@ -357,6 +357,7 @@ def _carried(frame: Frame, node: ast.For | ast.While, *, is_read_after: bool, co
     """Return what a loop carries, guessed by its text. counter: the variable that is none of it."""
     carried = CarriedLocations(frame, frame.loc(node))
     carried.guess([place for place in _assigned_locations(frame, node) if place.key != counter])
+    carried.moved = _moved_names(node)
     if is_read_after:
         carried.read_after = _read_after(frame, node)
     return carried
@@ -373,6 +374,13 @@ def _assigned_names(node: ast.For | ast.While) -> dict[str, None]:
     """Return the names that the loop's text assigns, in its order."""
     names = (n for n in all_nodes(node) if isinstance(n, ast.Name))
     return dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Store))
+
+
+@remembered
+def _moved_names(node: ast.For | ast.While) -> set[str]:
+    """Return the names of the variables to which the loop's text adds, as in `column += 64`."""
+    added = [n.target for n in all_nodes(node) if isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Add)]
+    return {target.id for target in added if isinstance(target, ast.Name)}
 
 
 def _exits_of(node: ast.For | ast.While, flags: LoopFlags) -> list[str]:

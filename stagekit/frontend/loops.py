@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import Any
 
+import numpy as np
+
 from stagekit.diagnostics import InternalError, Loc
 from stagekit.frontend.control import (
     Places,
@@ -114,6 +116,7 @@ class CarriedLocations:
         self.errors: list[StagingError] = []  # those of this round
         self.ended_by: Any = None  # what this round was taken for known and is not
         self.candidates: Sequence[Location] = ()  # variables of this call that the body's text assigns
+        self.moved: set[str] = set()  # names of variables to which the body's text adds
         self.read_after: set[Any] = set()  # locations that are read after the loop, where its body surely runs
         self.dropped: set[Any] = set()  # locations that turned out not to be set on every path through the body
         self.assumed: Assigned = {}  # what a walrus behind `and` in the loop's test assigns: known in the body only
@@ -335,7 +338,10 @@ class CarriedLocations:
         before = settled(self.tracer, before, after, self.loc)
         with self.tracer.builder.block():  # nobody sees it: the round is thrown away
             after = settled(self.tracer, after, before, self.loc)
-        self.add(location, before, before, self._joined_leaves(location.describe(), before, after, places))
+        leaves = self._joined_leaves(location.describe(), before, after, places)
+        self.add(location, before, before, leaves)
+        if location.key in self.moved:
+            self.items[location.identity].steps = _first_step(before, after, leaves)
 
     def _joined_leaves(self, name: str, before: Any, after: Any, places: Callable[[], Places]) -> Leaves:
         if is_numeric(before) and same_static(before, after):
@@ -413,6 +419,14 @@ def _new_leaves(value: Any) -> Leaves:
     """Return the types of a value where there was none before; compile-time parts of a container stay so."""
     is_part = parts_of(value) is not None
     return [None if is_part and not is_run_time(leaf) else leaf_type(leaf) for leaf in leaves_of(value)]
+
+
+def _first_step(before: Any, after: Any, leaves: Leaves) -> Steps:
+    """Return what a turn adds to an integer known before and after the first one: the next round sees whether each does."""
+    leaf = leaves[0] if isinstance(before, int | np.integer) and isinstance(after, int | np.integer) else None
+    if leaf is None or not leaf.type.dtype.is_integer:
+        return {}
+    return {0: Polynomial({(): int(after) - int(before)}, leaf.type.dtype.bits)}
 
 
 def _wider(a: LeafType | None, b: LeafType | None) -> LeafType | None:

@@ -150,13 +150,13 @@ class StatementOrder:
                 continue
             every = [op for body in loop.bodies() for op in walk(body)]
             sources = {s for op in every if _is_asynchronous(op) for s in self.globals_of(flow.pointers_of(op))}
-            writing = [op for op in every if sources and not _is_asynchronous(op)]
-            for op, source in itertools.product(writing, sources):
-                for target in self.globals_of(flow.targets_of(op)):
-                    if target is source or not {target, source} <= self.sized.keys():
-                        raise StagingError(ReadAhead(source.name, target.name), op.loc)
-                    key = (source, target) if (target, source) not in self.apart else (target, source)
-                    self.apart[key] = None
+            writing = [op for op in every if sources and Effect.WRITE in op.effects and not _is_asynchronous(op)]
+            targets = [(op, target) for op in writing for target in self.globals_of(flow.targets_of(op))]
+            for (op, target), source in itertools.product(targets, sources):
+                if target is source or not {target, source} <= self.sized.keys():
+                    raise StagingError(ReadAhead(source.name, target.name), op.loc)
+                key = (source, target) if (target, source) not in self.apart else (target, source)
+                self.apart[key] = None
 
     def globals_of(self, pointers: Iterable[Value]) -> set[Value]:
         """Return the arguments into which pointers may point."""

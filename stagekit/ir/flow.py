@@ -147,4 +147,5 @@ def targets_of(op: Op) -> Iterable[Value]:
 
 def written(block: Block, comes_from: Sources) -> set[Value]:
     """Return the pointers through which ops under `block` write, and all that they are copies of: parameters, allocations."""
-    return upstream((pointer for op in walk(block) for pointer in targets_of(op)), comes_from)
+    writing = [op for op in walk(block) if Effect.WRITE in op.effects]
+    return upstream([pointer for op in writing for pointer in targets_of(op)], comes_from)

@@ -160,6 +160,40 @@ def test_strides_sizes_and_loops_are_functions_of_arguments():
     assert facts == ["`step` is a multiple of 4", "`x.shape[1]` is a multiple of 2"]
 
 
+def test_a_step_that_is_taken_for_granted_of_the_first_turn_is_seen_in_the_second():
+    rounds = []
+
+    @sk._direct
+    def counted(value: Any) -> bool:
+        rounds.append(value)
+        return sk._is_multiple(value, 64)
+
+    def ask(x: sk.Tensor((None,), sk.float32), n: sk.int32):
+        column = sk.int64(0)
+        for i in range(n):
+            sk.static_print(counted(column))
+            x[i] = column
+            column += 64
+
+    assert asked(ask) == ([True], [])
+    assert len(rounds) == 2
+
+
+def test_a_step_that_later_turns_do_not_take_is_none():
+    @sk.jit
+    def turn(out: sk.Tensor((None,), sk.int32), n: sk.int32):
+        place = sk.int32(0)
+        for i in range(n):
+            out[i] = place
+            place += 1
+            if place == 3:
+                place = sk.int32(0)
+
+    kernel, out = turn.specialize(), np.zeros(7, np.int32)
+    kernel[1, 1](out, 7)
+    np.testing.assert_array_equal(out, np.arange(7) % 3)
+
+
 def test_a_question_in_code_that_is_not_kept_leaves_no_fact():
     def ask(x: sk.Tensor((None,), sk.float32), n: sk.int32, m: sk.int32):
         total = 0
