@@ -99,6 +99,7 @@ from stagekit.lib import (
     NumberVector,
     Pipeline,
     PipelineState,
+    Role,
     TensorMap,
     Tile,
     TiledGroup,
@@ -145,6 +146,7 @@ from stagekit.lib import (
     topk,
     vector,
     warp_reduce,
+    warp_roles,
     zeros,
 )
 from stagekit.runtime.array_list import ArrayList

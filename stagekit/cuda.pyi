@@ -9,36 +9,6 @@ from stagekit.runtime.device_array import to_device as to_device
 from stagekit.runtime.driver import device_count as device_count
 from stagekit.runtime.driver import is_available as is_available
 from stagekit.runtime.launch_config import LaunchConfig as LaunchConfig
-def thread_idx(axis: Any = ...) -> Any:
-    'Index of this thread in its block along axis "x", "y" or "z"; counts from 0.'
-def block_idx(axis: Any = ...) -> Any:
-    'Index of this block in the grid along axis "x", "y" or "z"; counts from 0.'
-def block_dim(axis: Any = ...) -> Any:
-    'Threads per block along axis "x", "y" or "z".'
-def grid_dim(axis: Any = ...) -> Any:
-    'Blocks in the grid along axis "x", "y" or "z".'
-def lane_id() -> Any:
-    'Index of this thread in its warp, 0 to 31. Threads are put into warps in the order x, then y, then z.'
-def warp_id() -> Any:
-    "Index of this thread's warp in its block: the thread's number (x first, then y, then z) divided by 32."
-def cluster_rank() -> Any:
-    'Number of this block among those of its cluster, which are counted along x, then y, then z, from 0. On cuda: compute capability 9.0 or above.'
-def cluster_blocks() -> Any:
-    'Blocks of each cluster. On cuda: compute capability 9.0 or above.'
-def cluster_dim(axis: Any = ...) -> Any:
-    'Blocks of each cluster along axis "x", "y" or "z". On cuda: compute capability 9.0 or above.'
-def block_idx_in_cluster(axis: Any = ...) -> Any:
-    'Index of this block in its cluster along axis "x", "y" or "z"; counts from 0. On cuda: compute capability 9.0 or above.'
-def cluster_idx(axis: Any = ...) -> Any:
-    'Index of this cluster in the grid of clusters along axis "x", "y" or "z"; counts from 0. On cuda: compute capability 9.0 or above.'
-def cluster_arrive(order: Any = ...) -> Any:
-    'Arrive at the barrier of the cluster, without waiting. Each thread does so once, then calls `cluster_wait`. order: whether what it wrote before is there for those that wait; `relaxed` orders nothing. On cuda: compute capability 9.0 or above.'
-def cluster_wait() -> Any:
-    'Wait until every thread of the cluster that has not ended has called `cluster_arrive`. On cuda: compute capability 9.0 or above.'
-def cluster_sync() -> Any:
-    'Wait until every thread of the cluster is here; what any of them wrote before, to shared memory of any of its blocks too, is then visible to all of them. On cuda: compute capability 9.0 or above.'
-def map_shared_rank(pointer: Any, rank: Any) -> Any:
-    'The same place in shared memory of the block `rank` of the cluster; `sk.peer` does it for arrays. On cuda: compute capability 9.0 or above.'
 def mma_m16n8k16_f16(a0: Any, a1: Any, a2: Any, a3: Any, b0: Any, b1: Any, c0: Any, c1: Any, c2: Any, c3: Any) -> Any:
     "c + a @ b of a warp, all 32 lanes: a 16 by 16, b 16 by 8 of float16, c 16 by 8 of float32, in fragments. On a GPU the order of additions, and their rounding, are the hardware's. On cuda: compute capability 8.0 or above; below that by other instructions."
 def mma_m16n8k16_bf16(a0: Any, a1: Any, a2: Any, a3: Any, b0: Any, b1: Any, c0: Any, c1: Any, c2: Any, c3: Any) -> Any:
@@ -105,10 +75,48 @@ def griddepcontrol_wait() -> Any:
     'Wait until the launches before this one in its stream have ended, and what they wrote is there. A kernel that is launched by `LaunchConfig(programmatic=True)` calls it before it reads or writes what they do; any other kernel has not to wait. On cuda: compute capability 9.0 or above; below that by other instructions.'
 def griddepcontrol_launch_dependents() -> Any:
     'Let the next launch of the stream begin, if it is programmatic, once all blocks have called this or ended. What this one writes is there for it behind its own `griddepcontrol_wait`. On cuda: compute capability 9.0 or above; below that by other instructions.'
+def thread_idx(axis: Any = ...) -> Any:
+    'Index of this thread in its block along axis "x", "y" or "z"; counts from 0.'
+def block_idx(axis: Any = ...) -> Any:
+    'Index of this block in the grid along axis "x", "y" or "z"; counts from 0.'
+def block_dim(axis: Any = ...) -> Any:
+    'Threads per block along axis "x", "y" or "z".'
+def grid_dim(axis: Any = ...) -> Any:
+    'Blocks in the grid along axis "x", "y" or "z".'
+def lane_id() -> Any:
+    'Index of this thread in its warp, 0 to 31. Threads are put into warps in the order x, then y, then z.'
+def warp_id() -> Any:
+    "Index of this thread's warp in its block: the thread's number (x first, then y, then z) divided by 32."
+def cluster_rank() -> Any:
+    'Number of this block among those of its cluster, which are counted along x, then y, then z, from 0. On cuda: compute capability 9.0 or above.'
+def cluster_blocks() -> Any:
+    'Blocks of each cluster. On cuda: compute capability 9.0 or above.'
+def cluster_dim(axis: Any = ...) -> Any:
+    'Blocks of each cluster along axis "x", "y" or "z". On cuda: compute capability 9.0 or above.'
+def block_idx_in_cluster(axis: Any = ...) -> Any:
+    'Index of this block in its cluster along axis "x", "y" or "z"; counts from 0. On cuda: compute capability 9.0 or above.'
+def cluster_idx(axis: Any = ...) -> Any:
+    'Index of this cluster in the grid of clusters along axis "x", "y" or "z"; counts from 0. On cuda: compute capability 9.0 or above.'
+def cluster_arrive(order: Any = ...) -> Any:
+    'Arrive at the barrier of the cluster, without waiting. Each thread does so once, then calls `cluster_wait`. order: whether what it wrote before is there for those that wait; `relaxed` orders nothing. On cuda: compute capability 9.0 or above.'
+def cluster_wait() -> Any:
+    'Wait until every thread of the cluster that has not ended has called `cluster_arrive`. On cuda: compute capability 9.0 or above.'
+def cluster_sync() -> Any:
+    'Wait until every thread of the cluster is here; what any of them wrote before, to shared memory of any of its blocks too, is then visible to all of them. On cuda: compute capability 9.0 or above.'
+def map_shared_rank(pointer: Any, rank: Any) -> Any:
+    'The same place in shared memory of the block `rank` of the cluster; `sk.peer` does it for arrays. On cuda: compute capability 9.0 or above.'
+def mbarrier_arrive_peer(mbarrier: Any, count: Any = ..., order: Any = ...) -> Any:
+    '`mbarrier_arrive` at an mbarrier of another block of the cluster, `sk.peer(full, rank) + stage`. order: `relaxed` is for a thread that has only read what may be overwritten now; what it wrote is then not there for those that wait. Releasing costs a fence of the whole GPU. On cuda: compute capability 9.0 or above.'
+def fence_cluster() -> Any:
+    "Order this thread's memory accesses as seen by the threads of its cluster. Waits for nobody. On cuda: compute capability 9.0 or above."
 def barrier_sync(number: Any, threads: Any) -> Any:
     'Come to barrier `number` of the block, 1 to 15, and wait until `threads` threads have come, a multiple of 32, this whole warp included. What they wrote before is then visible to all that wait.'
 def barrier_arrive(number: Any, threads: Any) -> Any:
     'Come to barrier `number` as one of `threads` threads, as `barrier_sync` does, but without waiting: what this warp wrote is there for those that wait.'
+def setmaxnreg_inc(registers: Any) -> Any:
+    'Give each thread of this warpgroup as many `registers`, 24 to 256, a multiple of 8, of those that others of the block have given back, for which it waits. All four warps do it; the kernel says how large its blocks are. On cuda: compute capability 9.0 or above.'
+def setmaxnreg_dec(registers: Any) -> Any:
+    'Give back what each thread of this warpgroup has above so many `registers`. All four warps do it. On cuda: compute capability 9.0 or above.'
 def syncthreads() -> Any:
     'Wait until every thread of the block is here; what any of them wrote before is then visible to all of them.'
 def syncthreads_count(predicate: Any) -> Any:
@@ -165,4 +173,4 @@ def wgmma_wait_m64n192(*c: Any, pending: Any = ...) -> Any:
     "Wait until at most `pending` groups of this warpgroup's products, the latest ones, are under way, and return the 96 sums of one that is not. On cuda: compute capability 9.0 alone."
 def wgmma_wait_m64n256(*c: Any, pending: Any = ...) -> Any:
     "Wait until at most `pending` groups of this warpgroup's products, the latest ones, are under way, and return the 128 sums of one that is not. On cuda: compute capability 9.0 alone."
-__all__ = ['DeviceArray', 'LaunchConfig', 'barrier_arrive', 'barrier_sync', 'block_dim', 'block_idx', 'block_idx_in_cluster', 'capability', 'cluster_arrive', 'cluster_blocks', 'cluster_dim', 'cluster_idx', 'cluster_rank', 'cluster_sync', 'cluster_wait', 'cp_async', 'cp_async_bulk_commit', 'cp_async_bulk_g2s', 'cp_async_bulk_s2g', 'cp_async_bulk_wait', 'cp_async_commit', 'cp_async_wait', 'device_count', 'elect_sync', 'empty', 'fence', 'fence_mbarrier_init', 'fence_proxy_async', 'grid_dim', 'griddepcontrol_launch_dependents', 'griddepcontrol_wait', 'is_available', 'lane_id', 'ldmatrix_x1', 'ldmatrix_x2', 'ldmatrix_x4', 'map_shared_rank', 'max_shared_bytes', 'mbarrier_arrive', 'mbarrier_arrive_expect_tx', 'mbarrier_expect_tx', 'mbarrier_init', 'mbarrier_inval', 'mbarrier_test_wait', 'mbarrier_try_wait', 'mbarrier_wait', 'mma_m16n8k16_bf16', 'mma_m16n8k16_f16', 'mma_m16n8k32_s8', 'mma_m16n8k32_u8', 'mma_m16n8k8_tf32', 'mma_m8n8k4_f64', 'nanosleep', 'round_tf32', 'stmatrix_x1', 'stmatrix_x2', 'stmatrix_x4', 'synchronize', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'thread_idx', 'threadfence', 'threadfence_block', 'threadfence_system', 'to_device', 'warp_id', 'wgmma_commit', 'wgmma_fence', 'wgmma_m64n128', 'wgmma_m64n16', 'wgmma_m64n192', 'wgmma_m64n256', 'wgmma_m64n32', 'wgmma_m64n64', 'wgmma_m64n8', 'wgmma_m64n96', 'wgmma_wait_m64n128', 'wgmma_wait_m64n16', 'wgmma_wait_m64n192', 'wgmma_wait_m64n256', 'wgmma_wait_m64n32', 'wgmma_wait_m64n64', 'wgmma_wait_m64n8', 'wgmma_wait_m64n96']
+__all__ = ['DeviceArray', 'LaunchConfig', 'barrier_arrive', 'barrier_sync', 'block_dim', 'block_idx', 'block_idx_in_cluster', 'capability', 'cluster_arrive', 'cluster_blocks', 'cluster_dim', 'cluster_idx', 'cluster_rank', 'cluster_sync', 'cluster_wait', 'cp_async', 'cp_async_bulk_commit', 'cp_async_bulk_g2s', 'cp_async_bulk_s2g', 'cp_async_bulk_wait', 'cp_async_commit', 'cp_async_wait', 'device_count', 'elect_sync', 'empty', 'fence', 'fence_cluster', 'fence_mbarrier_init', 'fence_proxy_async', 'grid_dim', 'griddepcontrol_launch_dependents', 'griddepcontrol_wait', 'is_available', 'lane_id', 'ldmatrix_x1', 'ldmatrix_x2', 'ldmatrix_x4', 'map_shared_rank', 'max_shared_bytes', 'mbarrier_arrive', 'mbarrier_arrive_expect_tx', 'mbarrier_arrive_peer', 'mbarrier_expect_tx', 'mbarrier_init', 'mbarrier_inval', 'mbarrier_test_wait', 'mbarrier_try_wait', 'mbarrier_wait', 'mma_m16n8k16_bf16', 'mma_m16n8k16_f16', 'mma_m16n8k32_s8', 'mma_m16n8k32_u8', 'mma_m16n8k8_tf32', 'mma_m8n8k4_f64', 'nanosleep', 'round_tf32', 'setmaxnreg_dec', 'setmaxnreg_inc', 'stmatrix_x1', 'stmatrix_x2', 'stmatrix_x4', 'synchronize', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'thread_idx', 'threadfence', 'threadfence_block', 'threadfence_system', 'to_device', 'warp_id', 'wgmma_commit', 'wgmma_fence', 'wgmma_m64n128', 'wgmma_m64n16', 'wgmma_m64n192', 'wgmma_m64n256', 'wgmma_m64n32', 'wgmma_m64n64', 'wgmma_m64n8', 'wgmma_m64n96', 'wgmma_wait_m64n128', 'wgmma_wait_m64n16', 'wgmma_wait_m64n192', 'wgmma_wait_m64n256', 'wgmma_wait_m64n32', 'wgmma_wait_m64n64', 'wgmma_wait_m64n8', 'wgmma_wait_m64n96']

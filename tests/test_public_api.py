@@ -63,6 +63,7 @@ ANY_NUMBER = {
     "sk.static_range",
     "sk.static_print",
     "sk.target_for",
+    "sk.warp_roles",
 }  # of arguments, as `range` and `print` take them
 
 

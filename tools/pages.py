@@ -121,6 +121,7 @@ _SECTIONS = {
             "grid_sync",
             "persistent",
             "pipeline",
+            "warp_roles",
         ),
     ),
     "random numbers": (

@@ -17,16 +17,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from stagekit import dtypes
+from stagekit.intrinsics.hopper import ordered_ptx
 from stagekit.intrinsics.index import AXES
-from stagekit.intrinsics.registry import define
+from stagekit.intrinsics.registry import by_name, define
 from stagekit.ir import (
     INDEX,
     PURE,
+    U32,
     Builder,
     Effect,
     Effects,
     Expand,
     Intrinsic,
+    Limits,
     Native,
     Param,
     Pointer,
@@ -35,7 +38,7 @@ from stagekit.ir import (
     Unsupported,
     Value,
 )
-from stagekit.limits import GRID_LIMITS, MAX_CLUSTER_BLOCKS
+from stagekit.limits import GRID_LIMITS, MAX_CLUSTER_BLOCKS, MBARRIER_MOST
 
 _HOPPER = 90  # the compute capability, times ten
 _PLACES = ("stagekit.cuda",)
@@ -188,6 +191,48 @@ map_shared_rank = define(
     level="thread",
     doc="The same place in shared memory of the block `rank` of the cluster; `sk.peer` does it for arrays.",
     source="PTX ISA, mapa",
+    min_capability=_HOPPER,
+    public_in=_PLACES,
+)
+
+
+def _arrive_there(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
+    scope = ".release.cluster" if params[0] == "release" else ""
+    return ordered_ptx(f"mbarrier.arrive{scope}.shared::cluster.b64 _, [$0], $1;", "l,r").build(b, args, ())  # type: ignore[no-any-return]
+
+
+mbarrier_arrive_peer = define(
+    name="mbarrier_arrive_peer",
+    args=("mbarrier", "count"),
+    sigs=(Sig((Pointer(dtypes.uint64, Space.CLUSTER), U32), ()),),
+    defaults=(1,),
+    params=(Param("order", ("release", "relaxed"), "release"),),
+    effects=_EFFECTS,
+    lower={"cuda": Expand(_arrive_there), "cpu": _ON_CPU, "interp": Native.MBARRIER},
+    level="thread",
+    doc="`mbarrier_arrive` at an mbarrier of another block of the cluster, `sk.peer(full, rank) + stage`. order: `relaxed` is "
+    "for a thread that has only read what may be overwritten now; what it wrote is then not there for those that wait. Releasing "
+    "costs a fence of the whole GPU.",
+    source="PTX ISA, mbarrier.arrive.shared::cluster",
+    min_capability=_HOPPER,
+    limits={"count": Limits(1, MBARRIER_MOST)},
+    public_in=_PLACES,
+)
+
+
+def _gpu_fence(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
+    return b.call(by_name("fence"), (), ("acq_rel", "gpu"))
+
+
+fence_cluster = define(
+    name="fence_cluster",
+    args=(),
+    sigs=(Sig((), ()),),
+    effects=_EFFECTS,
+    lower={"cuda": ordered_ptx("fence.acq_rel.cluster;"), "cpu": _ON_CPU, "interp": Expand(_gpu_fence)},
+    level="thread",
+    doc="Order this thread's memory accesses as seen by the threads of its cluster. Waits for nobody.",
+    source="PTX ISA, fence.acq_rel.cluster",
     min_capability=_HOPPER,
     public_in=_PLACES,
 )

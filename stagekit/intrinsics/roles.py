@@ -1,4 +1,4 @@
-"""What warps with different roles need: barriers of some warps of a block, which have numbers.
+"""What warps with different roles need: barriers of some warps of a block, which have numbers, and registers that move.
 
     a warp that produces                              a warp that consumes
     ... tile[i] = ... ...                             sk.cuda.barrier_sync(1, 64)
@@ -7,14 +7,17 @@
 A block has 16 such barriers in hardware. Number 0 is that of `syncthreads`; the others are free. One of them opens when as many
 threads have come as each of those says, and is then as new. A warp comes as a whole.
 
-Source: PTX ISA, "Parallel Synchronization and Communication Instructions: bar, barrier".
+Source: PTX ISA, "Parallel Synchronization and Communication Instructions: bar, barrier", "setmaxnreg".
 """
 
 from __future__ import annotations
 
-from stagekit.intrinsics.hopper import ON_CPU, ordered_ptx
+from collections.abc import Sequence
+from typing import Any
+
+from stagekit.intrinsics.hopper import HOPPER, ON_CPU, ordered_ptx
 from stagekit.intrinsics.registry import define
-from stagekit.ir import U32, Effect, Intrinsic, Limits, Native, Sig
+from stagekit.ir import U32, Builder, Effect, Expand, Intrinsic, Limits, Native, Param, Sig, Value
 from stagekit.limits import BARRIERS, MAX_THREADS, WARP
 
 _EFFECTS = frozenset({Effect.READ, Effect.WRITE, Effect.ORDER, Effect.COLLECTIVE})
@@ -45,4 +48,35 @@ barrier_arrive = _named_barrier(
     "arrive",
     "Come to barrier `number` as one of `threads` threads, as `barrier_sync` does, but without waiting: what this warp wrote is "
     "there for those that wait.",
+)
+
+REGISTER_COUNTS = tuple(range(24, 257, 8))
+
+
+def _registers(direction: str, doc: str) -> Intrinsic:
+    def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value, ...]:
+        return ordered_ptx(f"setmaxnreg.{direction}.sync.aligned.u32 {params[0]};").build(b, args, ())  # type: ignore[no-any-return]
+
+    return define(
+        name=f"setmaxnreg_{direction}",
+        args=(),
+        sigs=(Sig((), ()),),
+        params=(Param("registers", REGISTER_COUNTS),),
+        effects=_EFFECTS,
+        lower={"cuda": Expand(build), "cpu": ON_CPU, "interp": Native.REGISTERS},
+        level="thread",
+        doc=doc,
+        source=f"PTX ISA, setmaxnreg.{direction}",
+        min_capability=HOPPER,
+        public_in=("stagekit.cuda",),
+    )
+
+
+setmaxnreg_inc = _registers(
+    "inc",
+    "Give each thread of this warpgroup as many `registers`, 24 to 256, a multiple of 8, of those that others of the block have "
+    "given back, for which it waits. All four warps do it; the kernel says how large its blocks are.",
+)
+setmaxnreg_dec = _registers(
+    "dec", "Give back what each thread of this warpgroup has above so many `registers`. All four warps do it."
 )

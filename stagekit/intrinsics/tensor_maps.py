@@ -27,15 +27,17 @@ from stagekit.ir import (
     Builder,
     Expand,
     Intrinsic,
+    Limits,
     Lowering,
     Native,
     Param,
     Pointer,
+    Scalar,
     Sig,
     Space,
     Value,
 )
-from stagekit.limits import TENSOR_MAP_AXES
+from stagekit.limits import MAX_CLUSTER_BLOCKS, TENSOR_MAP_AXES
 from stagekit.signature import TENSOR_MAP_UNIT
 
 DTYPES = tuple(d for d in dtypes.ALL_DTYPES if d.kind != "bool")
@@ -99,7 +101,7 @@ def _instruction(text: str, names: Sequence[str]) -> Expand:
         first, places = len(taken), args[: -rank - 1 : -1]
         place = f"[{numbers['map']}, {{{', '.join(f'${first + axis}' for axis in range(rank))}}}]"
         written = text.format(**numbers, place=place, rank=rank, op=rest[0] if rest else "")
-        letters = ",".join([*"l" * first, *"r" * rank])
+        letters = ",".join(["h" if name == "ranks" else "l" for name in taken] + ["r"] * rank)
         return ordered_ptx(written, letters).build(b, (*taken.values(), *places), ())  # type: ignore[no-any-return]
 
     return Expand(build)
@@ -141,6 +143,19 @@ tma_load = _tile(
     "cp.async.bulk.tensor",
     _FROM,
     only_reads=("source",),
+)
+tma_load_multicast = _tile(
+    "tma_load_multicast",
+    "cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+    "[{target}], {place}, [{mbarrier}], {ranks};",
+    Native.TILE_COPY,
+    "As `tma_load`, to the same place in shared memory of each block of the cluster whose bit is set in `ranks`; each time the "
+    "bytes count for the mbarrier that is there in that block.",
+    "cp.async.bulk.tensor, .multicast::cluster",
+    {**_FROM, "ranks": Scalar(dtypes.uint16)},
+    only_reads=("source",),
+    limits={"ranks": Limits(1, (1 << MAX_CLUSTER_BLOCKS) - 1)},
+    max_capability=110,  # from 12.0 on ptxas advises against it
 )
 tma_store = _tile(
     "tma_store",

@@ -145,6 +145,7 @@ class Native(Enum):
     CLUSTER_IDX = "cluster_idx"
     CLUSTER_BARRIER = "cluster_barrier"  # arrival or wait, as the record's name says
     NAMED_BARRIER = "named_barrier"  # arrival, or arrival and wait, as the record's name says; args: number, threads
+    REGISTERS = "registers"  # of a warpgroup, more or fewer, as the record's name says; params: how many
     PEER = "peer"  # args: pointer, rank -> the pointer there
 
 
@@ -289,7 +290,8 @@ class Intrinsic:
         if self.min_capability == 75:
             return self.doc
         below = "; below that by other instructions" if self.older else ""
-        above = " alone" if self.max_capability == self.min_capability else " or above"
+        last = self.max_capability
+        above = " or above" if not last else " alone" if last == self.min_capability else f" to {last / 10}"
         return f"{self.doc} On cuda: compute capability {self.min_capability / 10}{above}{below}."
 
     @property

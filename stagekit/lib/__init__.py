@@ -20,6 +20,7 @@ from stagekit.lib.pipelines import Pipeline, PipelineState, pipeline
 from stagekit.lib.products import dot, shared
 from stagekit.lib.random import philox, rand, randint, randn
 from stagekit.lib.reductions import argmax, argmin, reduce, reduce_max, reduce_min, reduce_sum
+from stagekit.lib.roles import Role, warp_roles
 from stagekit.lib.scans import cumprod, cumsum, scan
 from stagekit.lib.sorting import argsort, sort, topk
 from stagekit.lib.staging import staged
@@ -30,9 +31,10 @@ from stagekit.lib.votes import all, any, count_nonzero
 from stagekit.lib.work import persistent
 
 __all__ = [
-    "ComplexNumber", "Group", "NumberVector", "Pipeline", "PipelineState", "TensorMap", "Tile", "TiledGroup", "all", "angle",
-    "any", "arange", "argmax", "argmin", "argsort", "block_reduce", "block_scan", "coalesced_threads", "complex", "count_nonzero",
-    "cumprod", "cumsum", "dot", "flip", "full", "gather", "grid_sync", "histogram", "join", "labeled_partition", "persistent",
-    "philox", "pipeline", "polar", "rand", "randint", "randn", "reduce", "reduce_max", "reduce_min", "reduce_sum", "scan",
-    "shared", "sort", "split", "staged", "tensor_map", "tiled_partition", "topk", "vector", "warp_reduce", "zeros",
+    "ComplexNumber", "Group", "NumberVector", "Pipeline", "PipelineState", "Role", "TensorMap", "Tile", "TiledGroup", "all",
+    "angle", "any", "arange", "argmax", "argmin", "argsort", "block_reduce", "block_scan", "coalesced_threads", "complex",
+    "count_nonzero", "cumprod", "cumsum", "dot", "flip", "full", "gather", "grid_sync", "histogram", "join",
+    "labeled_partition", "persistent", "philox", "pipeline", "polar", "rand", "randint", "randn", "reduce", "reduce_max",
+    "reduce_min", "reduce_sum", "scan", "shared", "sort", "split", "staged", "tensor_map", "tiled_partition", "topk",
+    "vector", "warp_reduce", "warp_roles", "zeros",
 ]  # fmt: skip

@@ -74,14 +74,19 @@ class TensorMap:
         turn = (number >> (_ROW_BIT - bits)) & (self.swizzle // 16 - 1)
         return number ^ (turn << (_CHUNK_BITS - bits))
 
-    def load(self, tile: Any, index: Any, mbarrier: Any) -> None:
+    def load(self, tile: Any, index: Any, mbarrier: Any, *, ranks: Any = None) -> None:
         """Begin to copy the tile whose first element is A[index] to shared memory; one thread does it.
 
         index: an int32 per axis, negative or past the end as well, along the last one a multiple of 16 bytes: outside the array
         there are zeros, or NaN. The copy signals `nbytes` to the mbarrier. A tile that begins elsewhere is refused as BAD_CALL if
         that is known while specialising, found by the sanitizer as TILE_MISPLACED, and ends the CUDA context on a GPU.
+        ranks: of blocks of the cluster, one bit each, all of which get the tile in the same place of their shared memory, and
+        whose mbarrier in the same place is signalled.
         """
-        sk._tma("tma_load", self.array, self.handle, index, tile, None, mbarrier)
+        if ranks is None:
+            sk._tma("tma_load", self.array, self.handle, index, tile, None, mbarrier)
+        else:
+            sk._tma("tma_load_multicast", self.array, self.handle, index, tile, None, mbarrier, sk.uint16(ranks))
 
     def store(self, tile: Any, index: Any) -> None:
         """Begin to copy a tile to the array from A[index] on, but for what lies outside the array; one thread does it.

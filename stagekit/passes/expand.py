@@ -73,8 +73,9 @@ class _Expander(Rewriter):
             self.refuse(op, op.spec.name, found.reason)
         if (_is_older(op, self.context) and not op.spec.older) or _is_newer(op, self.context):
             needed, here = op.spec.min_capability / 10, self.context.capability / 10
-            alone = " and no other" if op.spec.max_capability else ""
-            self.refuse(op, op.spec.name, f"needs compute capability {needed}{alone}, this kernel is for {here}")
+            last = op.spec.max_capability / 10
+            upto = "" if not last else " and no other" if last == needed else f" to {last}"
+            self.refuse(op, op.spec.name, f"needs compute capability {needed}{upto}, this kernel is for {here}")
         if not isinstance(found, Expand):
             return None
         is_whole = not any(isinstance(v.type, Vector) for v in op.args) or _takes_vectors(found, op)

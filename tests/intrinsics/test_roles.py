@@ -110,3 +110,70 @@ def test_a_barrier_is_one_instruction_everywhere_and_the_cpu_refuses():
         assert not ptxas.assemble(ptx).warnings
     with pytest.raises(sk.StagekitError, match="UNSUPPORTED_ON_TARGET"):
         kernel[1, 64](np.zeros((1, 32), np.float32), np.zeros((1, 32), np.float32), 1)
+
+
+@sk.jit
+def moved(x, out, fault: sk.constexpr):
+    """The first warpgroup gives registers back, which the second and the third take."""
+    sk.device_entry(launch=sk.cuda.LaunchConfig(grid=2, block=384))
+    t, warp = sk.cuda.thread_idx("x"), sk.warp_id()
+    if warp < 4:
+        if fault == "three warps":
+            if warp < 3:
+                sk.cuda.setmaxnreg_dec(40)
+        elif fault == "half a warp":
+            if t % 32 < 16:
+                sk.cuda.setmaxnreg_dec(40)
+        elif fault == "two numbers":
+            if warp < 2:
+                sk.cuda.setmaxnreg_dec(40)
+            else:
+                sk.cuda.setmaxnreg_dec(48)
+        elif fault == "more instead of fewer":
+            sk.cuda.setmaxnreg_inc(40)
+        elif fault != "nothing is given back":
+            sk.cuda.setmaxnreg_dec(40)
+    else:
+        sk.cuda.setmaxnreg_inc(232)
+        i = sk.cuda.block_idx("x") * 256 + t - 128
+        out[i] = 2 * x[i]
+
+
+@each_place
+def test_registers_move_between_warpgroups(place):
+    x = np.arange(512, dtype=np.float32)
+
+    _, out = run(place, moved, [x, np.zeros_like(x)], "")
+
+    np.testing.assert_array_equal(out, 2 * x)
+
+
+@pytest.mark.parametrize(
+    ("fault", "ids"),
+    [
+        ("three warps", {"REGISTERS_MISUSED"}),
+        ("half a warp", {"REGISTERS_MISUSED"}),
+        ("two numbers", {"REGISTERS_MISUSED"}),
+        ("more instead of fewer", {"REGISTERS_MISUSED"}),
+        ("nothing is given back", {"REGISTERS_STUCK"}),
+    ],
+)
+def test_a_fault_in_moving_registers_is_found(fault, ids):
+    x = np.ones(512, np.float32)
+    with sk.sanitize(collect=True) as session:
+        moved(x, np.zeros_like(x), fault)
+
+    assert ids == {finding.id for report in session.reports for finding in report.findings}
+
+
+def test_registers_are_moved_by_one_instruction_of_one_architecture():
+    array = sk.Tensor((None,), sk.float32)
+    kernel = moved.specialize(x=array, out=array, fault="")
+
+    for capability in (90, 100, 120):
+        ptx = kernel.compile("cuda", capability=capability).stages["ptx"]
+        assert f".target sm_{capability}a" in ptx
+        assert ptx.count("setmaxnreg.") == 2
+        assert not ptxas.assemble(ptx).warnings
+    with pytest.raises(sk.StagekitError, match=r"needs compute capability 9\.0, this kernel is for 8\.6"):
+        kernel.compile("cuda", capability=86)

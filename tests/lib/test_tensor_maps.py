@@ -380,3 +380,69 @@ def test_what_a_launch_must_know_is_kept_on_disk():
     signature = kernel.compile("cuda", capability=90).signature
 
     assert from_plain(to_plain(signature)) == signature
+
+
+@sk.jit
+def spread(A, out, blocks: sk.constexpr, fault: sk.constexpr):
+    """Each block of a cluster loads a part of every tile for all; they add its elements up, then tell all that it is free."""
+    parts = sk.tensor_map(A, box=(8, 32), swizzle=128)
+    tile = sk.alloc_shared((blocks, parts.count), A.dtype, align=parts.align)
+    bars, t, rank = sk.alloc_shared((2,), sk.uint64), sk.cuda.thread_idx("x"), sk.cuda.cluster_rank()
+    full, empty, everyone = bars + 0, bars + 1, (1 << blocks) - 1
+    if t == 0:
+        sk.cuda.mbarrier_init(full, 1)
+        sk.cuda.mbarrier_init(empty, blocks)
+        sk.cuda.fence_mbarrier_init()
+    if fault == "mbarriers of others are not waited for":
+        sk.syncthreads()
+    else:
+        sk.cuda.cluster_sync()
+    rounds, total = A.shape[0] // (8 * blocks), A.dtype(0)
+    for k in range(rounds):
+        if t == 0:
+            sk.cuda.mbarrier_wait(empty, k & 1 ^ 1)
+            sk.cuda.mbarrier_arrive_expect_tx(full, parts.nbytes * (1 if fault == "own bytes alone" else blocks))
+            row = (k * blocks + rank) * 8
+            ranks = {"no such rank": everyone << 1, "not for all": 1}.get(fault, everyone)
+            parts.load(tile[rank], (row, 0), full, ranks=ranks)
+        sk.cuda.mbarrier_wait(full, k & 1)
+        for i in range(blocks * 8):
+            total += tile[i // 8, parts.place(i % 8, t)]
+        sk.syncwarp()
+        if t < blocks and fault != "nobody is told":
+            to = rank if fault == "the own block is told" else t
+            sk.cuda.mbarrier_arrive_peer(sk.peer(bars, to) + 1, order="relaxed")
+    if fault != "the end is not ordered":
+        sk.cuda.cluster_sync()
+    out[sk.cuda.block_idx("x"), t] = total
+
+
+@each_place
+@pytest.mark.parametrize("blocks", [1, 2, 4])
+def test_a_load_for_all_blocks_of_a_cluster(place, blocks):
+    A = np.random.default_rng(0).integers(-9, 9, (3 * 8 * blocks, 32)).astype(np.float32)
+    launch = spread[sk.cuda.LaunchConfig(2 * blocks, THREADS, cluster=blocks)]
+
+    _, out = run(place, launch, [A, np.zeros((2 * blocks, 32), np.float32)], blocks, "")
+
+    np.testing.assert_array_equal(out, np.tile(A.sum(axis=0), (2 * blocks, 1)))
+
+
+@pytest.mark.parametrize(
+    ("fault", "ids"),
+    [
+        ("own bytes alone", {"COPY_UNDER_WAY", "MBARRIER_STUCK"}),
+        ("no such rank", {"NO_PEER"}),
+        ("not for all", {"MBARRIER_STUCK"}),
+        ("nobody is told", {"MBARRIER_STUCK"}),
+        ("the own block is told", {"COPY_UNDER_WAY", "GRID_RACE"}),
+        ("the end is not ordered", {"PEER_ENDED"}),
+        ("mbarriers of others are not waited for", {"MBARRIER_ABSENT", "GRID_RACE"}),
+    ],
+)
+def test_a_fault_in_a_load_for_a_cluster_is_found(fault, ids):
+    A = np.ones((48, 32), np.float32)
+    with sk.sanitize(collect=True) as session:
+        spread[sk.cuda.LaunchConfig(2, THREADS, cluster=2)](A, np.zeros((2, 32), np.float32), 2, fault)
+
+    assert ids & {finding.id for report in session.reports for finding in report.findings}

@@ -146,17 +146,25 @@ def signalling(c: Compiler, op: ops.IntrinsicOp) -> Callable[[Values, Team], dic
     """
     if "mbarrier" not in op.spec.args:
         return lambda values, team: dict.fromkeys(np.flatnonzero(team.active_lanes()).tolist())
-    mbarrier = op.args[op.spec.args.index("mbarrier")]
-    pointer, arrives = c.number(mbarrier), word(c, op, "atomic", mbarrier)
+    pointer, signals_at = signalling_at(c, op)
+    return lambda values, team: signals_at(team, values[pointer], team.mask)
 
-    def signals_of(values: Values, team: Team) -> dict[int, Signal | None]:
+
+def signalling_at(
+    c: Compiler, op: ops.IntrinsicOp
+) -> tuple[int, Callable[[Team, AnyPointers, Array | None], dict[int, Signal | None]]]:
+    """Return the number of the mbarrier that a copy takes, and what gives the signals of lanes that point to some."""
+    mbarrier = op.args[op.spec.args.index("mbarrier")]
+    arrives = word(c, op, "atomic", mbarrier)
+
+    def signals_at(team: Team, address: AnyPointers, mask: Array | None) -> dict[int, Signal | None]:
         return {
             use.lane: Signal(use.mbarrier, _one(touch, use.position))
-            for touch in touches(team, values[pointer], team.mask, arrives)
+            for touch in touches(team, address, mask, arrives)
             for use in existing(team, touch, 0, op.spec.name)
         }
 
-    return signals_of
+    return c.number(mbarrier), signals_at
 
 
 def begin(flight: Flight) -> None:
@@ -210,7 +218,7 @@ def _doubtful(address: AnyPointers, mask: Array, count: int, access: Access) -> 
         if lanes[lane] and part.reach is not None:
             start = part.offset_bytes(access.dtype)
             places = (start[lane] if isinstance(start, np.ndarray) else start) + np.arange(count) * itemsize
-            yield int(np.argmax(part.reach.misses(places, itemsize)))
+            yield int(np.argmax(part.reach.in_lane(lane).misses(places, itemsize)))
     yield count - 1
 
 

@@ -139,17 +139,23 @@ def build_peer(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
     result, pointer, rank = c.numbers((op.result, *op.args))
 
     def step(values: Values, team: Team) -> None:
-        ranks = team.spread(values[rank])
-        is_wrong = team.active_lanes() & ((ranks < 0) | (ranks >= len(team.cluster.memory)))
-        if is_wrong.any():
-            diagnostic = NoPeer(int(ranks[np.argmax(is_wrong)]), counted(len(team.cluster.memory), "block"))
-            team.report(diagnostic, op.loc, is_wrong)
-        values[result] = _there(team, values[pointer], values[rank])
+        report_strangers(team, values[rank], team.active_lanes(), op)
+        values[result] = there(team, values[pointer], values[rank])
 
     return (step,)
 
 
-def _there(team: Team, address: AnyPointers, rank: Any) -> AnyPointers:
+def report_strangers(team: Team, rank: Any, lanes: Array, op: ops.IntrinsicOp) -> None:
+    """Report which of the lanes name a block that the cluster does not have."""
+    ranks = team.spread(rank)
+    is_wrong = lanes & ((ranks < 0) | (ranks >= len(team.cluster.memory)))
+    if is_wrong.any():
+        diagnostic = NoPeer(int(ranks[np.argmax(is_wrong)]), counted(len(team.cluster.memory), "block"))
+        team.report(diagnostic, op.loc, is_wrong)
+
+
+def there(team: Team, address: AnyPointers, rank: Any) -> AnyPointers:
+    """Return the same places in the blocks of these ranks."""
     if isinstance(address, Pointers) and not isinstance(rank, np.ndarray):
         return _moved(team, address, int(rank))
     ranks, pieces = team.spread(rank), list[tuple[Array, Pointers]]()

@@ -25,6 +25,7 @@ from stagekit.backends.interp.natives import CALLS
 from stagekit.backends.interp.options import UNCHECKED, Options, Schedule
 from stagekit.backends.interp.program import Builders, Compiler, Program
 from stagekit.backends.interp.races import Races
+from stagekit.backends.interp.roles import WholeWarpgroups
 from stagekit.backends.interp.schedule import Scheduler
 from stagekit.backends.interp.statistics import Measured, Statistics
 from stagekit.backends.interp.steps import STEPS
@@ -126,8 +127,10 @@ def launch(
         state.watchers.append(
             Protocols(state, clocks, program.accesses)
         )  # first, as it says why the others find something
-    if program.has(Native.PEER):
+    if program.has(Native.PEER) or (program.has(Native.TILE_COPY) and cluster != (1, 1, 1)):
         state.watchers.append(PeerMemory(state, None if races is None else races.clocks))
+    if program.has(Native.REGISTERS):
+        state.watchers.append(WholeWarpgroups(state))
     if races is not None:
         state.watchers += [races, races.clocks]
     if checks.uninitialised or options.outputs:

@@ -295,6 +295,20 @@ class NamedBarrierStuck(Diagnostic):
     help = "let as many threads come, by `barrier_sync` or `barrier_arrive`, as each of them says"
 
 
+class RegistersMisused(Diagnostic):
+    title = "Registers that a warpgroup cannot move"
+    label = "{what}"
+    help = "{hint}"
+
+
+class RegistersStuck(Diagnostic):
+    """A wait that nobody will end: all warps that can run wait. Notes name the others."""
+
+    title = "Wait for registers that nobody gives back"
+    label = "waits for {registers} registers of each thread, with {free} of the block's {total} free"
+    help = "let other warpgroups give back enough by `setmaxnreg_dec`, before or meanwhile"
+
+
 class NoPeer(Diagnostic):
     title = "No such block in the cluster"
     label = "rank {rank}, in a cluster of {blocks}"

@@ -305,6 +305,7 @@ _OPERATIONS: dict[str, Callable[[Compiler, ops.IntrinsicOp], Step]] = {
     "mbarrier_init": _build_init,
     "mbarrier_inval": _build_inval,
     "mbarrier_arrive": _arrival(lambda count: count, lambda count: 0),
+    "mbarrier_arrive_peer": _arrival(lambda count: count, lambda count: 0),
     "mbarrier_expect_tx": _arrival(lambda tx: 0, lambda tx: tx),
     "mbarrier_arrive_expect_tx": _arrival(lambda tx: 1, lambda tx: tx),
     "mbarrier_test_wait": _build_wait,

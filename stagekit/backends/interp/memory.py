@@ -194,6 +194,12 @@ class Reach(NamedTuple):
             span = span + (size - 1) * abs(step)
         return cls(origin, start, run, tuple(axes[::-1]), tuple(shape))
 
+    def in_lane(self, lane: int) -> Reach:
+        """Return the reach of one lane's view."""
+        origin, start, run = (in_lane(np.asarray(each)[()], lane) for each in (self.origin, self.start, self.run))
+        axes = tuple([(step, in_lane(np.asarray(size)[()], lane)) for step, size in self.axes])
+        return Reach(origin, start, run, axes, self.shape)
+
     def misses(self, offset_bytes: Any, size: int) -> Any:
         """Return which lanes' `size` bytes, so far from the start of the allocation, are not in one run of the view."""
         rest = offset_bytes - self.start

@@ -20,7 +20,7 @@ from stagekit.backends.interp.findings import AbsentLaneRead, LaneNotHere, LaneO
 from stagekit.backends.interp.mbarriers import build_mbarrier
 from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.program import Arrive, Builders, Built, Compiler, Running, Step, native_of
-from stagekit.backends.interp.roles import build_named_barrier
+from stagekit.backends.interp.roles import build_named_barrier, build_registers
 from stagekit.backends.interp.steps import computed
 from stagekit.backends.interp.team import AXES, Team, Values, bit_sets
 from stagekit.backends.interp.tensor import build_commit, build_copy, build_fragments, build_product, build_wait
@@ -274,6 +274,7 @@ NATIVES: dict[Native, NativeBuilder] = {
     Native.CLUSTER_IDX: _of_team(lambda team, axis: team.cluster_idx[AXES.index(axis)]),
     Native.CLUSTER_BARRIER: build_cluster_barrier,
     Native.NAMED_BARRIER: build_named_barrier,
+    Native.REGISTERS: build_registers,
     Native.PEER: build_peer,
     Native.LANE_ID: _of_team(lambda team: team.lane_id),
     Native.WARP_ID: _of_team(lambda team: team.warp_id),

@@ -54,7 +54,7 @@ def waiting_loops(fn: Function, sources: flow.Sources, written: frozenset[Value]
 
 
 # what warps do that take turns
-_WAITING = frozenset({Native.CLUSTER_BARRIER, Native.NAMED_BARRIER, Native.PEER})
+_WAITING = frozenset({Native.CLUSTER_BARRIER, Native.NAMED_BARRIER, Native.REGISTERS, Native.PEER, Native.TILE_COPY})
 
 
 def _is_retry(op: Op, loop: ops.While) -> bool:

@@ -44,8 +44,8 @@ class LaunchState:
     grid: blocks, block: threads, cluster: blocks of each, along x, y, z. params: the value of each parameter. prints, failures:
     in order. writes: how many accesses have changed memory; while the number stands still, a waiting warp waits in vain.
     flights, products: what is under way, bulk copies and products of warpgroups, in the order of their beginning. mbarriers: by
-    allocation and the byte where they begin. tensor_maps: by number. named_barriers: by block and number. meetings:
-    products that some of their warps have begun.
+    allocation and the byte where they begin. tensor_maps: by number. named_barriers: by block and number. register_files: by
+    block. meetings: products that some of their warps have begun.
     stop: what a `breakpoint()` calls with the number of its scene and a `StoppedBlock`, None where nobody looks.
     tag_shift: a thread's *tag* is `(block number + 1) << tag_shift | number in the block`, so that 0 stands for no thread,
     and shifting a tag right gives its block or its warp.
@@ -69,6 +69,7 @@ class LaunchState:
     meetings: dict[Any, Any] = field(default_factory=dict)
     mbarriers: dict[Allocation, dict[int, Any]] = field(default_factory=dict)
     named_barriers: dict[tuple[int, int], Any] = field(default_factory=dict)
+    register_files: dict[int, Any] = field(default_factory=dict)
     stop: Callable[[int, Any], None] | None = None
     cluster: Index3 = (1, 1, 1)
 

@@ -11,24 +11,35 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from stagekit.backends.interp.access import touches
-from stagekit.backends.interp.asynchronous import Arrange, Flight, begin, only, run_of, signalling
+from stagekit.backends.interp.asynchronous import (
+    Arrange,
+    Flight,
+    Signal,
+    begin,
+    only,
+    run_of,
+    signalling,
+    signalling_at,
+)
+from stagekit.backends.interp.clusters import report_strangers, there
 from stagekit.backends.interp.findings import TileMisplaced
 from stagekit.backends.interp.memory import AnyPointers, Array, in_lane
 from stagekit.backends.interp.program import Built, Compiler
 from stagekit.backends.interp.team import Access, Run, Team, Values
 from stagekit.dtypes import DType
-from stagekit.intrinsics.tensor_maps import misplaced, tma_load
+from stagekit.intrinsics.tensor_maps import misplaced, tma_load, tma_load_multicast
 from stagekit.ir import Native, ops
 from stagekit.limits import TENSOR_MAP_AXES
 
 _TILE_ALIGN = 128  # bytes
+_RANKS = 16  # bits of what names the blocks of a cluster
 _ROWS = 8  # of a swizzle's width, after which its pattern begins again
 
 
@@ -87,23 +98,23 @@ def build_tile_copy(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
     """Build the start of copies of tiles, of one lane after the other."""
     given = dict(zip(op.spec.args, op.args))
     rank, *reduction = op.params
-    is_load = op.spec is tma_load
+    is_load = op.spec in (tma_load, tma_load_multicast)
     tile, handle = given["target" if is_load else "source"], c.number(given["map"])
     of_tile = c.access(op, "write" if is_load else "read", tile)
     of_array = c.access(op, "read" if is_load else "write", given["source" if is_load else "target"])
     if reduction:
         of_array = replace(of_array, role="atomic", order="relaxed", scope="gpu")
-    place, coordinates, signals_of = c.number(tile), c.numbers(op.args[-rank:]), signalling(c, op)
+    coordinates, tiles_of = c.numbers(op.args[-rank:]), _tiles(c, op, c.number(tile))
 
     def step(values: Values, team: Team) -> None:
-        for lane, signal in signals_of(values, team).items():
+        for lane, place, signal in tiles_of(values, team):
             tensor_map = team.launch.tensor_maps[int(in_lane(values[handle], lane))]
             first = tuple(int(in_lane(values[n], lane)) for n in coordinates)
             if why := misplaced(of_tile.dtype, first, not is_load):
                 name = next(iter(tensor_map.address.parts(only(team, lane))))[0].allocation.name
                 team.report(TileMisplaced(name, why), op.loc, only(team, lane), name)
                 continue
-            whole = run_of(team, values[place], lane, math.prod(tensor_map.box), of_tile, tensor_map.align)
+            whole = run_of(team, place, lane, math.prod(tensor_map.box), of_tile, tensor_map.align)
             numbers, offsets = tensor_map.elements(first)
             elements = _elements(team, tensor_map.address, lane, offsets, of_array)
             if whole is None or elements is None:
@@ -117,6 +128,27 @@ def build_tile_copy(c: Compiler, op: ops.IntrinsicOp, native: Native) -> Built:
                 begin(Flight(part, elements, None, int(team.bulk_closed[lane]), arrange))
 
     return (step,)
+
+
+def _tiles(
+    c: Compiler, op: ops.IntrinsicOp, tile: int
+) -> Callable[[Values, Team], Iterator[tuple[int, AnyPointers, Signal | None]]]:
+    """Return what yields the tiles of each lane that begins a copy, of one or of several blocks, with what they signal."""
+    if op.spec is not tma_load_multicast:
+        signals_of = signalling(c, op)
+        return lambda values, team: ((lane, values[tile], each) for lane, each in signals_of(values, team).items())
+    ranks, (mbarrier, signals_at) = c.number(op.args[op.spec.args.index("ranks")]), signalling_at(c, op)
+
+    def of_several(values: Values, team: Team) -> Iterator[tuple[int, AnyPointers, Signal | None]]:
+        for lane in np.flatnonzero(team.active_lanes()).tolist():
+            mask = only(team, lane)
+            for rank in np.flatnonzero(np.int64(in_lane(values[ranks], lane)) >> np.arange(_RANKS) & 1).tolist():
+                report_strangers(team, rank, mask, op)
+                if rank < len(team.cluster.memory):
+                    target, full = (there(team, values[n], rank) for n in (tile, mbarrier))
+                    yield from ((lane, target, each) for each in signals_at(team, full, mask).values())
+
+    return of_several
 
 
 def _elements(team: Team, address: AnyPointers, lane: int, offsets: Array, access: Access) -> Run | None:

@@ -172,6 +172,8 @@ _FLUSHED = "preserve-sign,preserve-sign"  # of results and of operands: PTX's .f
 def _attributes(fn: Function) -> str:
     """Return the attributes of the kernel. `reqntid`, not `maxntid`: so the driver refuses a launch with another block."""
     block, max_registers, min_blocks = map(fn.attribute, ("block", "max_registers", "min_blocks"))
+    if block and not (max_registers or min_blocks) and _moves_registers(fn):
+        min_blocks = 1  # else ptxas does not know how many registers there are at first, and ignores `setmaxnreg`
     wanted = {
         "nvvm.reqntid": ",".join(map(str, block)) if block else None,
         "nvvm.maxnreg": str(max_registers) if max_registers else None,
@@ -179,3 +181,7 @@ def _attributes(fn: Function) -> str:
         "denormal-fp-math-f32": _FLUSHED if allows(fn.attribute("fastmath", False), "flush") else None,
     }
     return " ".join(("nounwind", *(f'"{key}"="{value}"' for key, value in wanted.items() if value)))
+
+
+def _moves_registers(fn: Function) -> bool:
+    return any(isinstance(op, ops.InlineAsm) and op.text.startswith("setmaxnreg.") for op in walk(fn.body))

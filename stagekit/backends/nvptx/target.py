@@ -23,8 +23,8 @@ _NEWER_PTX = {".b128": 84, ".s8.u8": 84, ".u8.s8": 84}
 """The oldest version that has what stands in inline PTX, where that is newer: 128 bits in any scope, and products of warpgroups
 whose integers differ, are of CUDA 12.4."""
 
-_OF_ONE_ARCHITECTURE = {"wgmma.": 90}
-"""What one capability has and no later one, which PTX calls `sm_90a`, by what stands in inline PTX."""
+_OF_ONE_ARCHITECTURE = ("multicast::cluster", "setmaxnreg.", "wgmma.")
+"""What stands in inline PTX that ptxas takes for one capability alone, `sm_90a`, and refuses or warns of elsewhere."""
 
 _SHARED_LIMIT_KIB = {
     75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99,
@@ -65,7 +65,7 @@ class GpuTarget:
         """Compile a module in LLVM text to PTX."""
         module = optimize.parse(text, llvm.create_context())
         needed = [version for mark, version in _NEWER_PTX.items() if mark in text]
-        is_exact = any(mark in text and self.known_capability == only for mark, only in _OF_ONE_ARCHITECTURE.items())
+        is_exact = self.capability in _OLDEST_PTX and any(mark in text for mark in _OF_ONE_ARCHITECTURE)
         machine = _machine(f"{self.cpu}{'a' * is_exact}", max([self.ptx_version, *needed]))
         optimize.run(module, machine, pipeline)
         return str(machine.emit_assembly(module))
