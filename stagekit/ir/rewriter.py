@@ -50,7 +50,7 @@ class Rewriter:
         rules, mapping, done = self.rules, self.mapping, self.builder.current.ops
         replaced = mapping.keys()
         for each in ops:
-            if each.BODY_FIELDS:
+            if each.BODY_FIELDS and each.bodies():  # inline PTX mostly has none
                 self.op(each)
             elif type(each) in rules:
                 self.simple(each)

@@ -8,6 +8,7 @@ LLVM ends the whole process when constraints and operands do not fit:
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 
@@ -68,8 +69,8 @@ def _extern(e: Emitter, op: ops.IntrinsicOp, symbol: str) -> str:
 def emit_inline_asm(e: Emitter, op: ops.InlineAsm) -> None:
     """Write inline assembly. A half is passed as i16, since PTX has one kind of 16-bit register."""
     ptx = op.text.replace(FLUSHING, ".ftz" if allows(e.fastmath, "flush") else "")
-    known = [literal(e.operands[v]) is not None for v in op.args]
-    if fault := _fault(op, ptx, known):
+    known = tuple([literal(e.operands[v]) is not None for v in op.args])
+    if fault := _fault(ptx, op.constraints, types_of(op.results), types_of(op.args), known):
         raise StagekitError(AsmMismatch(fault), op.loc)
     given = [e.pair(v) for v in op.args]
     given = [("i16", e.w.emit(f"bitcast half {a} to i16")) if t == "half" else (t, a) for t, a in given]
@@ -101,10 +102,11 @@ _REGISTERS = {
 _REFERENCE = re.compile(r"\$(\d+)|\$\{(\d+)\}")
 
 
-def _fault(op: ops.InlineAsm, text: str, known: Sequence[bool]) -> str | None:
+@functools.lru_cache(256)  # a kernel has few texts, and many ops of each
+def _fault(
+    text: str, constraints: str, results: tuple[Type, ...], args: tuple[Type, ...], known: tuple[bool, ...]
+) -> str | None:
     """Return why operands do not fit their constraints, or the text names others, or None. known: which ones are constants."""
-    constraints = op.constraints
-    results, args = [v.type for v in op.results], [v.type for v in op.args]
     if foreign := next((c for c in text + constraints if not c.isascii()), None):
         return f"{foreign!a} is no ASCII character, and PTX is written in these alone"
     parts = [p.strip() for p in constraints.split(",")] if constraints else []

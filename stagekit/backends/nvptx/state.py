@@ -80,7 +80,7 @@ class Emitter:
 
     def pair(self, value: Value) -> tuple[str, str]:
         """Return the LLVM type and the operand of `value`."""
-        return self.type(value), self.operands[value]
+        return self.w.type(value.type, None), self.operands[value]
 
     def typed(self, value: Value) -> str:
         """Return the operand with its type: `i32 %t3`."""
