@@ -349,6 +349,7 @@ KINDS: dict[type[Op], Callable[[Any], Any]] = {
     cls: operator.attrgetter("mnemonic", *cls.ATTRIBUTE_FIELDS, *(f"{name}.type" for name, _ in cls.OPERAND_FIELDS))
     for cls in _BY_OPERANDS
 }
+KINDS[ops.Constant] = lambda op: ops.Constant
 KINDS[ops.IntrinsicOp] = lambda op: (op.spec, op.params, types_of(op.args))
 """Per op, what decides what its results must be: its attributes and the types of its operands. Many ops agree in it."""
 

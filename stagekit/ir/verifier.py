@@ -55,9 +55,8 @@ class _Verifier:
         self.visible: set[Value] = set()
         self.defined: set[Value] = set()
         self.placed: set[Op] = set()
-        self.accepted: set[Any] = (
-            set()
-        )  # the kinds of ops, by `typing.KINDS`, that keep the rules, and the ops without one
+        # the kinds of ops, by `typing.KINDS`, that keep the rules, and the ops without one
+        self.accepted: set[Any] = set()
 
     def run(self) -> None:
         self.block(self.fn.body, None)
@@ -92,6 +91,9 @@ class _Verifier:
         if kind not in self.accepted:
             self.rules(op)
             self.accepted.add(kind)
+        check = _MORE_RULES.get(type(op))
+        if check and (objection := check(op)):
+            self.fail(objection, op)
         if op.results:
             self.define(op.results, op)
         elif op in self.placed:  # results that are defined twice give the other ops away
@@ -100,7 +102,7 @@ class _Verifier:
             self.placed.add(op)
 
     def rules(self, op: Op) -> None:
-        """Check the types of `op`, and what else is asked of its kind."""
+        """Check the types of `op`, and whether the target does its kind."""
         try:
             expected = infer(op)
         except IrError as error:
@@ -108,9 +110,6 @@ class _Verifier:
         found = types_of(op.results)
         if expected != found:
             self.fail(f"results are {listed(found)}, by the operands {listed(expected)}", op)
-        check = _MORE_RULES.get(type(op))
-        if check and (objection := check(op)):
-            self.fail(objection, op)
         if self.legal and (objection := self.legal(op)):
             self.fail(objection, op)
 
