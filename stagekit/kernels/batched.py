@@ -78,7 +78,9 @@ def batched_matmul(a: Any, b: Any, *, out: Any = None) -> Any:
     batch, rows, columns = shapes[0][0], shapes[0][1], shapes[1][2]
     out = empty(a, (batch, rows, columns), dtype) if out is None else checked_out(out, apart=(a, b))
     blocks = (
-        cpu_blocks_for(rows, columns) if is_on_cpu(a) else blocks_for(dtype, "ieee", rows * batch, columns, room_of(a))
+        cpu_blocks_for(rows, columns)
+        if is_on_cpu(a)
+        else blocks_for(dtype, "ieee", rows * batch, columns, room=room_of(a))
     )
     kernel = batched_matmul_kernel(dtype, blocks)
     kernel[sk.cdiv(rows, blocks.rows), sk.cdiv(columns, blocks.columns), batch](a, b, out)
@@ -146,7 +148,11 @@ def grouped_matmul(a: Any, b: Any, ends: Any, *, out: Any = None) -> Any:
     out = empty(a, (rows, columns), dtype) if out is None else checked_out(out, apart=(a, b, ends))
     is_small = dtype.itemsize == 2 and rows <= SMALL_GROUPS * groups
     blocks = (
-        CPU_BLOCKS if is_on_cpu(a) else FOR_SMALL if is_small else blocks_for(dtype, "ieee", rows, columns, room_of(a))
+        CPU_BLOCKS
+        if is_on_cpu(a)
+        else FOR_SMALL
+        if is_small
+        else blocks_for(dtype, "ieee", rows, columns, room=room_of(a))
     )
     kernel = grouped_matmul_kernel(dtype, power_of_two(groups), blocks)
     kernel[sk.cdiv(rows, blocks.rows) + groups, sk.cdiv(columns, blocks.columns)](a, b, ends, out)

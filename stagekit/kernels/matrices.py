@@ -26,7 +26,7 @@ from stagekit.kernels.sharing import checked_out
 
 MAX_OPERANDS = 4  # of an epilogue
 Kind = tuple[Dtype, int] | None  # of an operand: dtype and axes; None for a number
-GROUP = 16  # blocks of rows whose programs follow one another, so that those at work share columns of b in the cache
+GROUP = 8  # blocks of rows whose programs follow one another, so that those at work share columns of b in the cache
 
 
 class Blocks(NamedTuple):
@@ -37,6 +37,10 @@ class Blocks(NamedTuple):
     depth: int
     threads: int
     stages: int = 1
+
+    def divide(self, rows: int, columns: int, depth: int) -> bool:
+        """Return whether all blocks of a product are whole."""
+        return rows % self.rows == columns % self.columns == depth % self.depth == 0
 
     def bytes(self, itemsize: int) -> int:
         """Return how much shared memory the factors of all stages take."""
@@ -165,15 +169,17 @@ def matmul(
     )
     kinds = tuple([(dtype_of(x), len(x.shape)) if is_array(x) else None for x in operands])
     strides, types = (_strides(a), _strides(b)), (dtype, sums or sk.float32, dtype_of(out))
-    known = [cpu_blocks_for(rows, columns)] if is_on_cpu(a) else known_blocks(dtype, precision, room_of(a))
-    if epilogue is None and splitting.multiply(a, b, out, types, strides, precision, known):
-        return out
-    blocks = chosen(known, rows, columns)
+    if is_on_cpu(a):
+        blocks = cpu_blocks_for(rows, columns)
+    else:
+        room = room_of(a)
+        masked = known_blocks(dtype, precision, room, are_masked=True)
+        if epilogue is None and splitting.multiply(a, b, out, types, strides, precision, masked):
+            return out
+        blocks = blocks_for(dtype, precision, rows, columns, a.shape[1], room=room)
     finish = None if epilogue is None else settled(epilogue)
-    is_whole = (rows % blocks.rows, columns % blocks.columns, a.shape[1] % blocks.depth) == (0, 0, 0)
-    kernel = matmul_kernel(
-        dtype, types[2], strides, finish, kinds, blocks, precision, WHOLE=is_whole and not is_on_cpu(a)
-    )
+    is_whole = blocks.divide(rows, columns, a.shape[1]) and not is_on_cpu(a)
+    kernel = matmul_kernel(dtype, types[2], strides, finish, kinds, blocks, precision, WHOLE=is_whole)
     kernel[sk.cdiv(rows, blocks.rows), sk.cdiv(columns, blocks.columns)](a, b, out, *operands)
     return out
 
@@ -201,36 +207,55 @@ LARGE_CPU_BLOCKS = Blocks(128, 128, 128, 1024, 2)  # of which each element that 
 _MANY = 64  # large blocks: enough for as many cores
 
 BLOCKS = {
-    "bytes": [Blocks(128, 128, 64, 128, 3), Blocks(64, 64, 64, 128, 3)],
+    "bytes": [Blocks(128, 256, 64, 256, 3), Blocks(128, 128, 64, 128, 3), Blocks(64, 64, 64, 128, 3)],
     "halves": [Blocks(128, 256, 64, 256, 3), Blocks(128, 128, 32, 128, 4), Blocks(64, 64, 64, 128, 3)],
-    "words": [Blocks(128, 256, 32, 256, 3), Blocks(128, 128, 32, 256, 3), Blocks(64, 64, 32, 128, 3)],
+    "words": [Blocks(128, 128, 32, 128, 3), Blocks(64, 64, 32, 128, 3)],
     "by threads": [Blocks(128, 128, 16, 256), Blocks(64, 64, 16, 64), Blocks(32, 32, 16, 64)],
 }
 """By what tensor cores multiply, or that they do not, from large blocks to small ones."""
 
 _FEW = 128  # blocks, about as many as a GPU has multiprocessors: with fewer, smaller ones are quicker
+_ALONE = 256  # threads of a block of which a multiprocessor has one or two: the last of them leave others idle
+_FULL = 0.9  # share of the multiprocessors that has work then
+_DEEP = 1024  # of the common axis, from which on it does not matter that such a block begins and ends by itself
 
 
 _KINDS_OF_FLOAT32 = {"ieee": "by threads", "tf32": "words", "tf32x3": "words"}  # of blocks, by precision
 
 
 @functools.cache
-def known_blocks(dtype: Dtype, precision: str, room: int = sys.maxsize) -> list[Blocks]:
-    """Return blocks for a GPU, from large to small. room: the bytes of shared memory that a block may have."""
+def known_blocks(dtype: Dtype, precision: str, room: int = sys.maxsize, *, are_masked: bool = False) -> list[Blocks]:
+    """Return blocks for a GPU, from large to small.
+
+    room: the bytes of shared memory that a block may have. are_masked: those for kernels whose copies are, which do not go on
+    between products: there two blocks of a multiprocessor are quicker than one.
+    """
     known = BLOCKS[{1: "bytes", 2: "halves"}.get(dtype.itemsize) or _KINDS_OF_FLOAT32[precision]]
-    return [each for each in known if each.bytes(dtype.itemsize) <= room]
+    return [
+        each
+        for each in known
+        if each.bytes(dtype.itemsize) <= room and not (are_masked and each.stages > 1 and each.threads >= _ALONE)
+    ]
 
 
-def blocks_for(dtype: Dtype, precision: str, rows: int, columns: int, room: int = sys.maxsize) -> Blocks:
-    """Return what a program multiplies at once on a GPU. room: as in `known_blocks`."""
-    return chosen(known_blocks(dtype, precision, room), rows, columns)
+def blocks_for(
+    dtype: Dtype, precision: str, rows: int, columns: int, depth: int = 0, *, room: int = sys.maxsize
+) -> Blocks:
+    """Return what a program multiplies at once on a GPU: the largest blocks of which there are enough; else the smallest.
+
+    depth: of the common axis; 0 for kernels whose copies are masked.
+    """
+    known = known_blocks(dtype, precision, room)
+    return next((each for each in known if _is_worth_it(each, rows, columns, depth)), known[-1])
 
 
-def chosen(known: list[Blocks], rows: int, columns: int) -> Blocks:
-    """Return the largest blocks of which there are enough; else the smallest."""
-    return next(
-        (each for each in known if sk.cdiv(rows, each.rows) * sk.cdiv(columns, each.columns) >= _FEW), known[-1]
-    )
+def _is_worth_it(blocks: Blocks, rows: int, columns: int, depth: int) -> bool:
+    count = sk.cdiv(rows, blocks.rows) * sk.cdiv(columns, blocks.columns)
+    if count < _FEW or blocks.threads < _ALONE:
+        return bool(count >= _FEW)
+    if count < _FULL * splitting.MULTIPROCESSORS * sk.cdiv(count, splitting.MULTIPROCESSORS):
+        return False
+    return blocks.stages == 1 or (depth >= _DEEP and blocks.divide(rows, columns, depth))
 
 
 def cpu_blocks_for(rows: int, columns: int) -> Blocks:

@@ -14,7 +14,8 @@ from stagekit.kernels.host import Dtype, empty, factory, is_on_cpu, is_packed
 Blocks = tuple[int, int, int, int, int]  # as in `matrices`
 
 FEWEST_BLOCKS = 32  # of a result; with fewer, smaller ones are taken
-THREADS = 132 * 256  # of all programs, for the multiprocessors of a large GPU
+MULTIPROCESSORS = 132  # of a large GPU
+THREADS = MULTIPROCESSORS * 256  # of all programs
 LEAST_DEPTH = 512  # of the common axis, for a program; with less, sums are written nearly as often as they are made
 TILE = 1024  # elements that a program adds up
 
