@@ -35,7 +35,7 @@ _FAR = 1 << 56  # elements from the beginning of an array; less does not wrap in
 
 
 @frozen()
-class Access:
+class ArrayAccess:
     """A load or a store of an array. place: its element, counted from the array's first."""
 
     op: ops.Load | ops.Store
@@ -54,7 +54,7 @@ class Regrouped:
     """
 
     fn: Function
-    asked: Mapping[tuple[Value, Value], Sequence[tuple[Access, Access, bool]]]
+    asked: Mapping[tuple[Value, Value], Sequence[tuple[ArrayAccess, ArrayAccess, bool]]]
 
 
 def regroup(fn: Function, decided: Mapping[Value, bool]) -> Regrouped | None:
@@ -69,7 +69,7 @@ def regroup(fn: Function, decided: Mapping[Value, bool]) -> Regrouped | None:
     swapped = [] if order is None else list(_swapped(accesses, order))
     if order is None or not (swapped or any(isinstance(op, ops.Store) for op in groups)):
         return None  # adjacent loads without a store between them are as quick one by one
-    asked: dict[tuple[Value, Value], list[tuple[Access, Access, bool]]] = {}
+    asked: dict[tuple[Value, Value], list[tuple[ArrayAccess, ArrayAccess, bool]]] = {}
     for a, b in swapped:
         distance = b.place.plus(a.place, -1)
         is_apart = a.dtype is b.dtype and not distance.per_thread and not distance.terms and distance.constant != 0
@@ -100,9 +100,9 @@ def _flat(block: Block, decided: Mapping[Value, bool]) -> list[Op] | None:
     return found
 
 
-def _accesses(fn: Function, flat: Sequence[Op]) -> list[Access] | None:
+def _accesses(fn: Function, flat: Sequence[Op]) -> list[ArrayAccess] | None:
     """Return all accesses; None if one is not of a single element of an array in global memory."""
-    sums, found = Sums(Block(fn.params, tuple(flat))), list[Access]()
+    sums, found = Sums(Block(fn.params, tuple(flat))), list[ArrayAccess]()
     for op in flat:
         if not isinstance(op, _ACCESSES):
             continue
@@ -111,7 +111,7 @@ def _accesses(fn: Function, flat: Sequence[Op]) -> list[Access] | None:
             array = maker.pointer
         if array not in fn.params or op.mask is not None or op.covers != 1 or _space_of(array) is not Space.GLOBAL:
             return None
-        found.append(Access(op, array, sums.of(op.pointer).plus(sums.of(array), -1)))
+        found.append(ArrayAccess(op, array, sums.of(op.pointer).plus(sums.of(array), -1)))
     return found
 
 
@@ -120,7 +120,7 @@ def _space_of(pointer: Value) -> Space:
     return pointer.type.space
 
 
-def _groups(accesses: Sequence[Access]) -> dict[Op, Sequence[Op]]:
+def _groups(accesses: Sequence[ArrayAccess]) -> dict[Op, Sequence[Op]]:
     """Return the groups of adjacent elements, each by all of its ops: as many as lie from a thread's first to the next one's."""
     alike: dict[Any, dict[int, Op]] = {}
     for each in accesses:
@@ -165,7 +165,7 @@ def _in_order(flat: Sequence[Op], groups: Mapping[Op, Sequence[Op]]) -> list[Op]
     return list(found) if all(map(put, rest)) else None
 
 
-def _swapped(accesses: Sequence[Access], order: Sequence[Op]) -> Iterator[tuple[Access, Access]]:
+def _swapped(accesses: Sequence[ArrayAccess], order: Sequence[Op]) -> Iterator[tuple[ArrayAccess, ArrayAccess]]:
     """Yield the pairs of which the second one comes first in `order`, if one is a store."""
     place = {op: number for number, op in enumerate(order)}
     for a, b in itertools.combinations(accesses, 2):
@@ -200,7 +200,7 @@ def _begin_of(array: Form) -> str:
     return array.base.text
 
 
-def _reach(w: Writer, ranges: Ranges, array: Form, accesses: Sequence[Access]) -> tuple[str, str] | None:
+def _reach(w: Writer, ranges: Ranges, array: Form, accesses: Sequence[ArrayAccess]) -> tuple[str, str] | None:
     """Return the first byte and the last one that accesses of an array touch in a row."""
     lows, highs, size = list[str](), list[str](), accesses[0].dtype.itemsize
     for pointer in dict.fromkeys(access.op.pointer for access in accesses):
