@@ -10,6 +10,7 @@ Before it begins, logits and gradients of the first batch are compared with NumP
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import sys
 import time
@@ -106,9 +107,10 @@ class Trainer:
     def written(self, start: str) -> str:
         """Return characters that the model writes behind a start."""
         numbers = list(encoded(start))
+        angles = functools.cache(lambda length: self.placed_angles(length, 1))
         for _ in range(self.options.characters):
             seen = np.array([numbers[-self.options.context :]], np.int32)
-            logits = fetched(self.model.logits(self.placed(seen), self.placed_angles(seen.shape[1], 1)))[-1]
+            logits = fetched(self.model.logits(self.placed(seen), angles(seen.shape[1])))[-1]
             powers = np.exp((logits.astype(np.float64) - logits.max()) / self.options.temperature)
             numbers.append(int(self.random.choice(len(powers), p=powers / powers.sum())))
         return decoded(np.array(numbers))
