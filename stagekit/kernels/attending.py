@@ -60,12 +60,13 @@ def place_of(CAUSAL: bool, *, is_last_first: bool) -> Any:
 def hidden(scores: Any, row: Any, column: Any, keys: Any, shift: Any, CAUSAL: bool) -> Any:
     """Return scores, -inf where there is no key, and above the diagonal if CAUSAL. A block of which all counts stays as it is."""
     M, N = scores.shape
-    i, j = row + sk.arange(0, M)[:, None], column + sk.arange(0, N)[None, :]
+    i, j = sk.arange(0, M)[:, None], sk.arange(0, N)[None, :]
+    count, first = keys - column, row + shift + 1 - column  # of the columns that there are, and that row 0 sees
     if CAUSAL:
-        if column + N > sk.minimum(keys, row + shift + 1):
-            scores = sk.where((j < keys) & (j - i <= shift), scores, -float("inf"))
-    elif column + N > keys:
-        scores = sk.where(j < keys, scores, -float("inf"))
+        if sk.minimum(count, first) < N:
+            scores = sk.where((j < count) & (j - i < first), scores, -float("inf"))
+    elif count < N:
+        scores = sk.where(j < count, scores, -float("inf"))
     return scores
 
 

@@ -63,25 +63,31 @@ def staged(numbers: Any, loads: Callable[[Any], Any], stages: int = 3, whole: bo
         return LoadingRounds(numbers, loads)
     wait(slots[0].layout.threads)  # in a loop, for what was read in its last round
     for stage in range(stages - 1):
-        _begin_round(slots, loads, start + stage * step, stop, stage, whole)
+        _begin_round(slots, loads, start + stage * step, stop, stage, whole, stages == 2)
     return ReadingAhead(numbers, loads, slots, stages, whole)
 
 
 def _begin_round(
-    slots: list[Any], loads: Callable[[Any], Any], number: Traced, stop: Traced, place: Traced, whole: bool
+    slots: list[Any],
+    loads: Callable[[Any], Any],
+    number: Traced,
+    stop: Traced,
+    place: Traced,
+    whole: bool,
+    is_long: bool,
 ) -> None:
     """Begin the copies of a round, if there is one. Where all that it copies exists, nothing is masked.
 
     If that is known no branch asks for it: copies go on between products then, which `ptxas` keeps apart from branches.
     """
     if whole:
-        _begin(slots, _parts_of(loads, number), place, exists=number < stop, is_masked=False)
+        _begin(slots, _parts_of(loads, number), place, exists=number < stop, is_masked=False, is_long=False)
     elif number < stop:
         parts = _parts_of(loads, number)
         if _are_whole(parts):
-            _begin(slots, parts, place, exists=True, is_masked=False)
+            _begin(slots, parts, place, exists=True, is_masked=False, is_long=is_long)
         else:
-            _begin(slots, parts, place, exists=True, is_masked=True)
+            _begin(slots, parts, place, exists=True, is_masked=True, is_long=is_long)
     sk.cuda.cp_async_commit()
 
 
@@ -168,7 +174,7 @@ class ReadingAhead:
         sk.cuda.cp_async_wait(last - 1)
         wait(self.slots[0].layout.threads)
         into = sk.where(place == 0, last, place - 1)
-        _begin_round(self.slots, self.loads, sk._opaque(number + last * step), stop, into, self.whole)
+        _begin_round(self.slots, self.loads, sk._opaque(number + last * step), stop, into, self.whole, last == 1)
         self.place = sk.where(place == last, 0, place + 1)
         tiles = [slot.tile(place) for slot in self.slots]
         return tuple(tiles) if len(tiles) > 1 else tiles[0]
@@ -256,14 +262,34 @@ def _are_whole(parts: list[Part]) -> Any:
 
 
 @sk._direct
-def _begin(slots: list[StageMemory], parts: list[Part], place: Traced, *, exists: Any, is_masked: bool) -> None:
-    """Begin to copy parts to the matrices of this number. exists: whether there are any; else zeros are written."""
+def _begin(
+    slots: list[StageMemory], parts: list[Part], place: Traced, *, exists: Any, is_masked: bool, is_long: bool
+) -> None:
+    """Begin to copy parts to the matrices of this number. exists: whether there are any; else zeros are written.
+
+    is_long: rounds are, of which two are enough, as in attention: they lack registers, and have time to compute what copies need.
+    """
     for slot, part in zip(slots, parts):
         matrix, layout, width = slot.matrix(place), slot.layout, slot.layout.width
         first, (ramp, inside) = layout.first(), _forms(part)
+        if is_long:
+            ramp, inside = replace(ramp, strides=_unseen(ramp.strides)), _unseen_bounds(inside)
         masks = [both(exists, each) for each in layout.valid()[::width]]
         if is_masked:
             masks = [*map(both, masks, inside.elements(layout, width))]
         for offset, pointer, mask in zip(layout.offsets[::width], ramp.elements(layout, width), masks):
             target = slot.place_in(matrix, [_ADD(start, step) for start, step in zip(first, offset)])
             sk.cuda.cp_async(target, pointer, mask, size=width * matrix.dtype.itemsize)
+
+
+def _unseen(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return numbers of which no compiler is to see that they stay as they are round a loop.
+
+    Else it carries a multiple of each stride, and each bound less an offset, for which sums of attention were spilled.
+    """
+    return tuple([each if is_int(each) else sk._opaque(each) for each in values])
+
+
+def _unseen_bounds(inside: Guard) -> Guard:
+    bounds = _unseen(tuple([limit.bound for limit in inside.limits]))
+    return replace(inside, limits=tuple([replace(limit, bound=bound) for limit, bound in zip(inside.limits, bounds)]))

@@ -12,6 +12,7 @@ import pytest
 
 import stagekit as sk
 from stagekit import kernels
+from stagekit.backends import ptxas
 from stagekit.kernels import attending, matrices, weights
 from stagekit.testing import force_entry
 
@@ -93,8 +94,10 @@ SPECIALISED = {
 }
 
 
-SPILLED = {"attention": 64, "attention, gradients of k and v": 160}
-"""Bytes, at most: sums have 192 of 255 registers. With blocks for which nothing is spilled they were 8 % and 10 % slower."""
+SPILLED = {"attention": 24}
+"""Bytes, at most: sums have 192 of 255 registers. With blocks for which nothing is spilled it was 6 % slower."""
+SPILLED_BEFORE = {"attention": 16, "attention, gradient of q": 16}
+"""The same on compute capability 8.0."""
 
 
 @pytest.mark.parametrize("name", SPECIALISED)
@@ -106,6 +109,9 @@ def test_memory_is_moved_by_16_bytes_and_everything_else_stays_in_registers(name
     assert resources.stack_bytes <= SPILLED.get(name, 0)
     ptx = str(specialised.compile("cuda", capability=90).stages["ptx"])
     assert ".v4" in ptx or "cp.async.cg.shared.global" in ptx  # which is of 16 bytes
+    if "mma.sync" in ptx:
+        older = ptxas.assemble(str(specialised.compile("cuda", capability=80).stages["ptx"])).resources
+        assert older.stack_bytes <= SPILLED_BEFORE.get(name, 0)
 
 
 def test_arrays_of_torch_are_taken_and_made() -> None:
