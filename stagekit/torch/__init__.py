@@ -13,10 +13,10 @@
 """
 
 from stagekit.diagnostics import conceal
-from stagekit.extras import ExtraError, require_extra
+from stagekit.extras import ExtraError, require_version
 
 try:
-    require_extra("`stagekit.torch`", "torch", "torch")
+    require_version("`stagekit.torch`", "torch", "torch", "torch", (2, 6))
 except ExtraError as error:
     conceal(error)
     raise

@@ -14,6 +14,7 @@ outputs, in sizes that its inputs bind.
 from __future__ import annotations
 
 import inspect
+import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -133,10 +134,22 @@ def _hints_of(name: str, function: Callable[..., Any]) -> dict[str, Any]:
         return {each: kind for each, kind in kinds.items() if kind is not None}
     plain = inspect.unwrap(function)
     try:
-        return typing.get_type_hints(plain, localns=dict(frame_of_user().f_locals))  # postponed, they are in no closure
+        hints = typing.get_type_hints(
+            plain, localns=dict(frame_of_user().f_locals)
+        )  # postponed, they are in no closure
     except Exception as error:
         problem = f"its annotations mean nothing ({error})"
         raise refused(name, problem, "name types that are known here, or give `schema=`") from None
+    return {each: _of_typing(kind) for each, kind in hints.items()}
+
+
+def _of_typing(kind: Any) -> Any:
+    """Return a type by the names of `typing`, the only ones that torch 2.6 knows."""
+    parts = tuple(map(_of_typing, typing.get_args(kind)))
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        return typing.Union[parts]  # noqa: UP007
+    named = {list: typing.List, Sequence: typing.Sequence}.get(typing.get_origin(kind))  # noqa: UP006
+    return kind if named is None else named[parts]
 
 
 def _type_in_kernel(kernel: Launchable, name: str) -> Any:
