@@ -29,7 +29,7 @@ from stagekit.jit.native_launchers import NativeLaunchers, brackets_text, provid
 from stagekit.jit.options import check_compile
 from stagekit.jit.variant import Variant
 from stagekit.runtime.kernel import Kernel, OtherEntry
-from stagekit.runtime.launch_config import is_exact
+from stagekit.runtime.launch_config import exact_key, is_exact
 from stagekit.runtime.native_process import CallShape, PreparedLaunch
 from stagekit.signature import Choice, Signature
 
@@ -60,15 +60,17 @@ Resolved = tuple[Specialized, tuple[Any, ...], str | None]
 class Launcher:
     """`kernel[key]`: called with arguments, it calls `launch` with the key and them.
 
-    entries: native code by brackets. It is used as soon as there is some, also where a user keeps `kernel[key]`.
+    entries: native code by brackets. It is used as soon as there is some, also where a user keeps `kernel[key]`, and with it
+    the stream in `key`.
     """
 
-    __slots__ = ("_entries", "_key", "_launch")
+    __slots__ = ("_entries", "_exact", "_key", "_launch")
 
-    def __init__(self, launch: Launch, key: Any, entries: Mapping[Any, tuple[Any, Any]] = types.MappingProxyType({})):
+    def __init__(self, launch: Launch, key: Any, entries: Mapping[Any, tuple[Any, Any]] | None = None):
         self._launch = launch
         self._key = key
-        self._entries = entries if is_exact(key) else {}
+        self._exact = key if entries is None else exact_key(key)
+        self._entries = entries if entries is not None and is_exact(self._exact) else {}
 
     __doc__ = OfEach(lambda launcher: launcher._kernel.__doc__, __doc__)
     __signature__ = OfEach(lambda launcher: launcher._kernel.__signature__)
@@ -82,9 +84,9 @@ class Launcher:
         return f"{self._kernel!r}{way}{brackets_text(self._key)}"
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        entry = self._entries.get(self._key) if self._entries else None
+        entry = self._entries.get(self._exact) if self._entries else None
         try:
-            return self._launch(self._key, args, kwargs) if entry is None else entry[1](*args, **kwargs)
+            return self._launch(self._exact, args, kwargs) if entry is None else entry[1](*args, **kwargs)
         except StagekitError as error:
             conceal(error)
             raise

@@ -20,6 +20,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from stagekit.artifact import Style
 from stagekit.diagnostics import DIVISION, Loc, StagekitError, hide_frames, public_class, shown
 from stagekit.frozen import frozen
@@ -140,8 +142,19 @@ def is_exact(key: Any) -> bool:
     """Return whether brackets equal to these always mean the same. Others do not: 1.0 and True equal 1, and a list may change."""
     kind = type(key)
     if kind is tuple:
-        return all(map(is_exact, key))
+        return all(each is None or is_exact(each) for each in key)
     return kind is int or kind is LaunchConfig
+
+
+def exact_key(key: Any) -> Any:
+    """Return brackets with Python's integers for NumPy's, and a handle, which does not keep its stream alive, for a stream.
+
+    What other objects in them mean is seen at each launch. Raises LaunchError for what is no stream.
+    """
+    if type(key) is not tuple:
+        return int(key) if isinstance(key, np.integer) else key
+    parts = tuple(map(exact_key, key[:3]))
+    return (*parts, *(each if each is None else stream_handle(each) for each in key[3:])) if len(key) <= 4 else key
 
 
 def is_constant(key: Any) -> bool:
