@@ -29,6 +29,7 @@ rows there are, how long they are, and how far apart, is known at run time only.
 | `matmul` | epilogue(a @ b, *operands), any function of tiles | a program for each block; `sk.dot` |
 | `batched_matmul` | a[i] @ b[i] | a program for each block; `sk.dot` |
 | `grouped_matmul` | rows of a times the matrix of their group | a program for each block of a group; `sk.dot` |
+| `hopper_matmul` | a @ b, as it is written for compute capability 9.0 | block after block a program; warps in roles; `wgmma` |
 | `transpose` | a matrix with its axes exchanged | a program for each square of 64 |
 | `conv2d` | correlation of images with filters | a program for a block of filters and pixels; `sk.dot` |
 | `stencil` | any function of an element and its neighbours | a program for 16 rows of 64 |
@@ -62,6 +63,7 @@ from stagekit.kernels.batched import batched_matmul, batched_matmul_kernel, grou
 from stagekit.kernels.choosing import topk, topk_kernel
 from stagekit.kernels.convolving import conv2d, conv2d_kernel
 from stagekit.kernels.gathering import embedding, embedding_backward, embedding_backward_kernel, embedding_kernel
+from stagekit.kernels.hopper import hopper_matmul, hopper_matmul_kernel
 from stagekit.kernels.losses import cross_entropy, cross_entropy_kernel
 from stagekit.kernels.matrices import matmul, matmul_kernel, transpose, transpose_kernel
 from stagekit.kernels.neighbouring import stencil, stencil_kernel
@@ -127,6 +129,7 @@ __all__ = [
     "cumsum_of_stretches_kernel", "cumsum_rows_kernel", "dequantize", "dequantize_kernel", "dropout",
     "dropout_kernel", "elementwise", "elementwise_kernel", "embedding", "embedding_backward",
     "embedding_backward_kernel", "embedding_kernel", "fill_kernel", "grouped_matmul", "grouped_matmul_kernel",
+    "hopper_matmul", "hopper_matmul_kernel",
     "layernorm", "layernorm_backward", "layernorm_kernel", "matmul", "matmul_kernel", "max", "norm_backward_kernel",
     "quantize", "quantize_int4", "quantize_int4_kernel", "quantize_kernel", "quantized_linear",
     "quantized_linear_kernel", "reduce_kernel", "reduce_rows_kernel", "rmsnorm", "rmsnorm_backward", "rmsnorm_kernel",

@@ -190,10 +190,11 @@ _SUMS: dict[Dtype, Dtype] = {sk.int8: sk.int32, sk.uint8: sk.uint32}
 
 def _strides(matrix: Any) -> tuple[int | None, int | None]:
     """Return 1 for the axis along which the elements of a matrix lie side by side, None for the other."""
-    return (None, 1) if _is_by_rows(matrix) else (1, None)
+    return (None, 1) if is_by_rows(matrix) else (1, None)
 
 
-def _is_by_rows(matrix: Any) -> bool:
+def is_by_rows(matrix: Any) -> bool:
+    """Return whether the elements of each row of a matrix lie side by side, and not those of its columns alone."""
     if isinstance(matrix, sk.cuda.DeviceArray):
         return True
     if callable(getattr(matrix, "stride", None)):  # torch, in elements

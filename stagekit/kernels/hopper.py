@@ -1,0 +1,231 @@
+"""The product of matrices as it is written for compute capability 9.0: warps with roles, tiles by the TMA unit, wgmma.
+
+    warpgroup 0       load       one thread copies tiles of a and b into a ring of stages
+    warpgroups 1, 2   multiply   each has 64 rows of a block of the product, whose sums stay in its registers
+
+A program works on block after block, so that loads of the next one begin while the last one is multiplied and stored. What
+`matmul` leaves to the compiler is said here: who copies, who waits for whom, where elements lie. Tiles lie with a swizzle of
+128 bytes, as the TMA unit writes them and wgmma and `stmatrix` want them; outside the matrices it reads zeros and writes nothing.
+
+A cluster of 2 blocks has rows of its own in each, and columns in common: each loads half of the tile of b for both.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+import stagekit as sk
+from stagekit.kernels.host import Dtype, dtype_of, empty, factory, require, require_array
+from stagekit.kernels.matrices import by_groups, is_by_rows
+from stagekit.kernels.sharing import checked_out
+
+WARPGROUP = 128  # threads
+LOADER = 1  # warpgroups in front of those that multiply
+LINE = 128  # bytes of a row of a tile in shared memory: the swizzle's width
+PART = 64  # rows of a block that a warpgroup multiplies
+UNIT = (16, 64)  # rows and columns of what a warp stores at once
+PROGRAMS = 132  # multiprocessors of an H100 or H200
+GROUP = 8  # blocks of rows that go through all columns together, so that tiles of b are found in the cache
+TILES = {256: (1.0, 4), 192: (0.95, 4), 128: (0.93, 6), 64: (0.6, 8)}
+"""By the columns of a block how fast its sums grow, compared with the widest, and the stages for which there is memory."""
+
+REGISTERS = (40, 232)  # of a thread that loads, and of one that multiplies, where it has many sums
+
+
+class HopperTile(NamedTuple):
+    """What a program multiplies at once: rows and columns of its block. cluster: of blocks, 1 or 2."""
+
+    rows: int
+    columns: int
+    cluster: int = 1
+
+
+class _TileSource(NamedTuple):
+    """How tiles of a factor lie. array: with K as its last axis, or turned, as its first. side: rows of a, or columns of b.
+
+    depth: of a tile along K. shares: blocks that load a part of each tile for all of them.
+    """
+
+    array: Any
+    map: Any
+    is_turned: bool
+    side: int
+    depth: int
+    shares: int
+
+    @sk.inline
+    def load(self, tile: Any, place: Any, k: Any, full: Any, rank: Any) -> None:
+        """Begin to copy this block's part of a tile."""
+        ranks = (1 << self.shares) - 1 if self.shares > 1 else None
+        part = self.side // self.shares
+        first = rank * part if self.shares > 1 else 0
+        if not self.is_turned:
+            self.map.load(tile.ptr_to(first * self.depth), (place + first, k), full, ranks=ranks)
+        else:
+            for panel in sk.static_range(0, part, PART):
+                start = first + panel
+                self.map.load(tile.ptr_to(start * self.depth), (k, place + start), full, ranks=ranks)
+
+    @sk.inline
+    def at(self, tile: Any, first: Any, step: int) -> Any:
+        """Return where the rows, or columns, from `first` on begin, a multiple of 64, and 32 bytes of K for each step."""
+        along = 32 // self.array.dtype.itemsize * step
+        return tile.ptr_to(first * self.depth + along * (PART if self.is_turned else 1))
+
+
+@sk.inline
+def factor_of(array: Any, is_turned: bool, side: int, shares: int) -> _TileSource:
+    """Return how tiles of an array lie. Turned ones come in panels of 64 rows, or columns."""
+    depth = LINE // array.dtype.itemsize
+    box = (depth, PART) if is_turned else (side // shares, depth)
+    return _TileSource(array, sk.tensor_map(array, box, swizzle=LINE), is_turned, side, depth, shares)
+
+
+@sk.inline
+def packed(low: Any, high: Any, dtype: Dtype) -> Any:
+    """Return two numbers of 16 bits in a word."""
+    return sk.uint32(dtype(low).view(sk.uint16)) | sk.uint32(dtype(high).view(sk.uint16)) << 16
+
+
+@factory
+def hopper_matmul_kernel(
+    dtype: Dtype, out_dtype: Dtype, TURNED: tuple[bool, bool], TILE: tuple[int, ...], STAGES: int
+) -> sk.JitFunction:
+    """Return the kernel `k(a, b, out, programs)`, out = a @ b.
+
+    TURNED: whether elements of a lie side by side along m, and those of b along n, and not along k. TILE: see `HopperTile`.
+    STAGES: tiles of the ring. programs: blocks of the launch, a multiple of those of a cluster.
+    """
+    m, n, k = sk.dynamic("m"), sk.dynamic("n"), sk.dynamic("k")
+    M, N, CLUSTER = HopperTile(*TILE)
+    K, PARTS, COUNT, UNITS = LINE // dtype.itemsize, M // PART, N // 2, N // UNIT[1]
+    BUFFERS = UNITS if UNITS % 2 else 2
+    A = Annotated[sk.Array, sk.Tensor((m, k), dtype, (1, None) if TURNED[0] else (None, 1))]
+    B = Annotated[sk.Array, sk.Tensor((k, n), dtype, (None, 1) if TURNED[1] else (1, None))]
+    Out = Annotated[sk.Array, sk.Tensor((m, n), out_dtype, (None, 1))]
+    multiply_tiles, wait = (getattr(sk.cuda, f"wgmma_{part}m64n{N}") for part in ("", "wait_"))
+    turns = {
+        f"{what}_{letter}": value
+        for letter, is_turned in zip("ab", TURNED)
+        for what, value in (("trans", is_turned), ("panel", K * LINE if is_turned else 0))
+    }
+
+    @sk.jit
+    def hopper_matmul(a: A, b: B, out: Out, programs: sk.int32) -> None:
+        sk.device_entry(launch=sk.cuda.LaunchConfig(grid=programs, block=WARPGROUP * (LOADER + PARTS), cluster=CLUSTER))
+        left = factor_of(a.T if TURNED[0] else a, TURNED[0], M, 1)
+        right = factor_of(b if TURNED[1] else b.T, TURNED[1], N, CLUSTER)
+        results = sk.tensor_map(out, UNIT, swizzle=LINE)
+        a_ring = sk.alloc_shared((STAGES, M * K), dtype, align=8 * LINE)
+        b_ring = sk.alloc_shared((STAGES, N * K), dtype, align=8 * LINE)
+        buffers = sk.alloc_shared((PARTS * 4, BUFFERS, UNIT[0] * UNIT[1]), out_dtype, align=8 * LINE)
+        pipe = sk.pipeline(STAGES, PARTS * 4, cluster=CLUSTER)
+
+        rank = sk.int32(sk.cuda.cluster_rank()) if CLUSTER > 1 else 0
+        down, across = sk.ceildiv(sk.int32(m), M * CLUSTER), sk.ceildiv(sk.int32(n), N)
+        tiles = range(sk.int32(sk.cuda.block_idx("x")) // CLUSTER, down * across, programs // CLUSTER)
+        rounds = sk.ceildiv(sk.int32(k), K)
+
+        def place_of(number: Any) -> Any:
+            """Return the first row and column of this block of the product."""
+            column, row = by_groups(number, across, down, GROUP)
+            return (row * CLUSTER + rank) * M, column * N
+
+        def load(group: Any) -> None:
+            if sk.cuda.thread_idx("x") < 32 and sk.cuda.elect_sync():
+                state = pipe.producer_start()
+                for number in tiles:
+                    row, column = place_of(number)
+                    for i in range(rounds):
+                        full = pipe.producer_acquire(state, (M + N) * LINE)
+                        left.load(a_ring[state.stage], row, i * K, full, rank)
+                        right.load(b_ring[state.stage], column, i * K, full, rank)
+                        state = state.advance()
+
+        def products(state: Any, group: Any, sums: Any) -> Any:
+            """Begin the products of a stage, and return the sums when those of the stage before are done."""
+            sk.cuda.wgmma_fence()
+            for step in sk.static_range(LINE // 32):
+                x = left.at(a_ring[state.stage], group * PART, step)
+                y = right.at(b_ring[state.stage], 0, step)
+                sums = multiply_tiles(x, y, *sums, **turns)
+            sk.cuda.wgmma_commit()
+            return wait(*sums, pending=1)
+
+        def store(sums: Any, group: Any, row: Any, column: Any) -> None:
+            """Round the sums of a warp's 16 rows, and let the TMA unit store them, 64 columns at a time."""
+            warp, lane = sk.int32(sk.warp_id()) % 4, sk.int32(sk.lane_id())
+            for unit in sk.static_range(UNITS):
+                buffer = buffers[group * 4 + warp, unit % BUFFERS]
+                if lane == 0:
+                    sk.cuda.cp_async_bulk_wait(pending=BUFFERS - 1, read=True)
+                sk.syncwarp()
+                for i in sk.static_range(4):
+                    of_16 = sums[unit * 32 + i * 8 : unit * 32 + i * 8 + 8]
+                    words = [packed(of_16[j], of_16[j + 1], out_dtype) for j in range(0, 8, 2)]
+                    sk.cuda.stmatrix_x4(buffer.ptr_to(results.place(lane % 16, i * 16 + lane // 16 * 8)), *words)
+                sk.cuda.fence_proxy_async()
+                sk.syncwarp()
+                if lane == 0:
+                    results.store(buffer, (row + group * PART + warp * 16, column + unit * UNIT[1]))
+                    sk.cuda.cp_async_bulk_commit()
+
+        def multiply(group: Any) -> None:
+            state = pipe.consumer_start()
+            for number in tiles:
+                row, column = place_of(number)
+                pipe.consumer_wait(state)
+                sums = products(state, group, (sk.float32(0),) * COUNT)
+                for _ in range(1, rounds):
+                    before, state = state, state.advance()
+                    pipe.consumer_wait(state)
+                    sums = products(state, group, sums)
+                    pipe.warp_release(before)
+                sums = wait(*sums, pending=0)
+                pipe.warp_release(state)
+                state = state.advance()
+                store(sums, group, row, column)
+            if sk.lane_id() == 0:
+                sk.cuda.cp_async_bulk_wait(read=True)
+
+        few, many = REGISTERS if N > 128 else (None, None)
+        sk.warp_roles(sk.Role(load, LOADER, few), sk.Role(multiply, PARTS, many))
+        if CLUSTER > 1:
+            sk.cuda.cluster_sync()
+
+    return hopper_matmul
+
+
+def hopper_matmul(a: Any, b: Any, *, out: Any = None) -> Any:
+    """Return a @ b of matrices a (m, k) and b (k, n), on compute capability 9.0 and in the sanitizer.
+
+    a, b: float16 or bfloat16 alike, either of them also as the transposition of such a matrix; sums are in float32, and rounded
+    once. out: float16 or bfloat16; left out, the dtype of a. What the TMA unit asks for is refused where it is missing, as
+    TENSOR_MAP_REFUSED: addresses and rows of multiples of 16 bytes. Elsewhere, `matmul` has no such limits.
+    """
+    require_array(a, b)
+    dtype = dtype_of(a)
+    shapes = tuple(a.shape), tuple(b.shape)
+    require(len(a.shape) == len(b.shape) == 2, f"a has shape {shapes[0]} and b {shapes[1]}: give two matrices")
+    out = empty(a, (a.shape[0], b.shape[1]), dtype) if out is None else checked_out(out, apart=(a, b))
+    for each in (a, b, out):
+        require(dtype_of(each) in (sk.float16, sk.bfloat16), "dtype {}: it is float16 or bfloat16", dtype_of(each).name)
+    tile, stages = tile_for(out.shape[0], out.shape[1])
+    kernel = hopper_matmul_kernel(dtype, dtype_of(out), (not is_by_rows(a), is_by_rows(b)), tile, stages)
+    kernel(a, b, out, min(_blocks(out.shape[0], out.shape[1], tile), PROGRAMS))
+    return out
+
+
+def tile_for(rows: int, columns: int) -> tuple[HopperTile, int]:
+    """Return the tile for a product of this shape, and its stages: that with which the last program ends soonest."""
+
+    def cost(width: int) -> float:
+        each = HopperTile(PART * 2, width)
+        return float(sk.cdiv(_blocks(rows, columns, each), PROGRAMS)) * width / TILES[width][0]
+
+    width = min(TILES, key=cost)
+    return HopperTile(PART * 2, width), TILES[width][1]
+
+
+def _blocks(rows: int, columns: int, tile: HopperTile) -> int:
+    return int(sk.cdiv(rows, tile.rows)) * int(sk.cdiv(columns, tile.columns))

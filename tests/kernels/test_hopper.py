@@ -1,0 +1,110 @@
+"""The product that is written for compute capability 9.0: every layout, tile and cluster, in the sanitizer and on a GPU."""
+
+from __future__ import annotations
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import stagekit as sk
+from stagekit import kernels
+from stagekit.backends import ptxas
+from stagekit.kernels.hopper import TILES, HopperTile, hopper_matmul_kernel, tile_for
+
+DTYPES = {np.float16: sk.float16, ml_dtypes.bfloat16: sk.bfloat16}
+EIGHTS = st.integers(1, 18).map(lambda count: 8 * count)
+TURNED = list(itertools.product((False, True), repeat=2))
+
+
+def factor(rng, shape, is_turned):
+    """Small integers, of which products and sums are exact, by columns if they are turned."""
+    values = rng.integers(-2, 3, shape[::-1] if is_turned else shape)
+    return values.T if is_turned else values
+
+
+@settings(max_examples=settings.default.max_examples // 32, deadline=None)
+@example(np.float16, (136, 72, 136), (True, False), (64, 128, 2), "random")
+@given(
+    st.sampled_from(list(DTYPES)),
+    st.tuples(EIGHTS, EIGHTS, EIGHTS),
+    st.sampled_from(TURNED),
+    st.sampled_from([(64, 64, 1), (128, 64, 1), (64, 128, 2), (64, 192, 1)]),
+    st.sampled_from(["forward", "backward", "random"]),
+)
+def test_products_of_every_layout_in_the_sanitizer(dtype, shape, turned, tile, order):
+    m, n, k = shape
+    rng = np.random.default_rng(m * n * k)
+    a, b = (factor(rng, *each).astype(dtype) for each in (((m, k), turned[0]), ((k, n), not turned[1])))
+    out = np.full((m, n), np.nan, dtype)
+
+    with sk.sanitize(order=order, seed=m):
+        hopper_matmul_kernel(DTYPES[dtype], DTYPES[dtype], turned, tile, 2)(a, b, out, 2)
+
+    np.testing.assert_array_equal(out, (a.astype(np.float32) @ b.astype(np.float32)).astype(dtype))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("turned", TURNED)
+@pytest.mark.parametrize("cluster", [1, 2])
+@pytest.mark.parametrize("width", TILES)
+def test_products_of_every_tile_on_a_gpu(width, cluster, turned):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(width)
+    for dtype, (m, n, k) in itertools.product(DTYPES, [(8, 8, 8), (1000, 520, 2056), (256, 512, 64), (136, 4104, 72)]):
+        kernel = hopper_matmul_kernel(DTYPES[dtype], DTYPES[dtype], turned, (128, width, cluster), TILES[width][1])
+        of = {np.float16: torch.float16}.get(dtype, torch.bfloat16)
+        a, b = (
+            torch.from_numpy(factor(rng, *each)).cuda().to(of)
+            for each in (((m, k), turned[0]), ((k, n), not turned[1]))
+        )
+        whole = torch.full((m + 8, n), float("nan"), device="cuda", dtype=of)
+
+        kernel(a, b, whole[:m], 132)
+
+        assert (whole[:m] == (a.float() @ b.float()).to(of)).all()
+        assert whole[m:].isnan().all()
+
+
+@pytest.mark.gpu
+def test_tiles_are_chosen_by_the_shape_on_a_gpu():
+    torch = pytest.importorskip("torch")
+    for m, n, k in ((128, 8192, 512), (4224, 4352, 256), (4096, 4096, 64)):
+        a, b = (torch.randint(-2, 3, shape, device="cuda").to(torch.float16) for shape in ((m, k), (n, k)))
+
+        assert (kernels.hopper_matmul(a, b.T) == a @ b.T).all()
+
+
+def test_tiles_are_chosen_so_that_the_last_program_ends_soonest():
+    assert tile_for(4096, 4096) == (HopperTile(128, 256), 4)
+    assert tile_for(4224, 4352) == (HopperTile(128, 192), 4)
+    assert tile_for(128, 8192) == (HopperTile(128, 64), 8)
+
+
+@pytest.mark.parametrize(
+    ("tile", "stages", "turned"), [((128, 256, 2), 4, (True, False)), ((128, 64, 1), 8, (False, True))]
+)
+def test_ptxas_keeps_sums_in_registers_and_products_under_way(tile, stages, turned):
+    """It would say C75xx where it makes products wait for each other, or ignores what moves registers."""
+    kernel = hopper_matmul_kernel(sk.bfloat16, sk.bfloat16, turned, tile, stages).specialize()
+
+    found = ptxas.assemble(kernel.compile("cuda", capability=90).stages["ptx"])
+
+    assert not found.warnings
+    assert found.resources.stack_bytes == found.resources.spill_store_bytes == 0
+
+
+def test_what_is_not_for_it_is_refused():
+    x, y = np.ones((16, 16), np.float16), np.ones((16, 16), np.float32)
+
+    with pytest.raises(ValueError, match="it is float16 or bfloat16"):
+        kernels.hopper_matmul(y, y)
+    with pytest.raises(ValueError, match="give two matrices"):
+        kernels.hopper_matmul(x, x[0])
+    with pytest.raises(sk.StagekitError, match="TENSOR_MAP_REFUSED"), sk.sanitize():
+        kernels.hopper_matmul(x[:, 1:], x[1:])
+    with pytest.raises(sk.StagekitError, match="UNSUPPORTED_ON_TARGET"):
+        kernels.hopper_matmul(x, x)
