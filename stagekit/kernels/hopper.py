@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 
 import stagekit as sk
 from stagekit.kernels.host import Dtype, dtype_of, empty, factory, require, require_array
-from stagekit.kernels.matrices import by_groups, is_by_rows
+from stagekit.kernels.matrices import by_groups, is_by_rows, matmul
 from stagekit.kernels.sharing import checked_out
 
 WARPGROUP = 128  # threads
@@ -210,6 +210,8 @@ def hopper_matmul(a: Any, b: Any, *, out: Any = None) -> Any:
     out = empty(a, (a.shape[0], b.shape[1]), dtype) if out is None else checked_out(out, apart=(a, b))
     for each in (a, b, out):
         require(dtype_of(each) in (sk.float16, sk.bfloat16), "dtype {}: it is float16 or bfloat16", dtype_of(each).name)
+    if not all(shapes[0] + shapes[1]):  # the TMA unit has no tiles of an array without elements
+        return matmul(a, b, out=out)
     tile, stages = tile_for(out.shape[0], out.shape[1])
     kernel = hopper_matmul_kernel(dtype, dtype_of(out), (not is_by_rows(a), is_by_rows(b)), tile, stages)
     kernel(a, b, out, min(_blocks(out.shape[0], out.shape[1], tile), PROGRAMS))

@@ -97,6 +97,14 @@ def test_ptxas_keeps_sums_in_registers_and_products_under_way(tile, stages, turn
     assert found.resources.stack_bytes == found.resources.spill_store_bytes == 0
 
 
+@pytest.mark.parametrize(("m", "k", "n"), [(8, 0, 16), (0, 8, 16), (8, 8, 0), (0, 0, 0)])
+def test_matrices_without_elements_have_a_product_of_zeros(m, k, n):
+    with sk.sanitize():
+        found = kernels.hopper_matmul(np.ones((m, k), np.float16), np.ones((k, n), np.float16))
+
+    np.testing.assert_array_equal(found, np.zeros((m, n), np.float16))
+
+
 def test_what_is_not_for_it_is_refused():
     x, y = np.ones((16, 16), np.float16), np.ones((16, 16), np.float32)
 
