@@ -1,6 +1,6 @@
 """Matrix products and attention of the shelf beside torch's: cuBLAS, and FlashAttention by scaled_dot_product_attention.
 
-    python benchmarks/products.py [--rounds 5] [--only matmul|attention]
+    python benchmarks/products.py [--rounds 5] [--only matmul|hopper|attention]
 
 Needs a GPU and torch. Both alternate in one process, back to back, so that the chip is as warm as in a long run ("sustained");
 medians of the rounds. error: the norm of the difference from a product in float64, or from torch's attention, over the norm of
@@ -33,6 +33,16 @@ MATRICES = (  # dtype, precision, (m, n, k)
     ("bfloat16", "ieee", (16, 4096, 4096)),
     ("bfloat16", "ieee", (4096, 4096, 64)),
     ("bfloat16", "ieee", (300, 1000, 777)),
+)
+BY_HAND = (  # (m, n, k), of bfloat16 with both factors along k
+    (4096, 4096, 4096),
+    (8192, 8192, 8192),
+    (16384, 4096, 4096),
+    (2048, 8192, 8192),
+    (4096, 11008, 4096),
+    (4224, 4352, 4096),
+    (512, 8192, 8192),
+    (128, 8192, 8192),
 )
 HEADS, LENGTH, DIMS = 16, 4096, (128, 64)
 BACKWARD_PRODUCTS = 2.5  # of a backward pass, against the two of a forward pass
@@ -88,6 +98,19 @@ def product(dtype: str, precision: str, shape: tuple[int, int, int], rounds: int
     yield row(f"{dtype} {precision} {m}×{n}×{k}", 2 * m * n * k, times, error, first)
 
 
+def by_hand(shape: tuple[int, int, int], rounds: int) -> Iterator[str]:
+    """Yield the row of one product by `hopper_matmul`, for compute capability 9.0."""
+    import torch
+
+    m, n, k = shape
+    a, b = (torch.randn(*each, device="cuda", dtype=torch.bfloat16) for each in ((m, k), (n, k)))
+    out, first = timed(lambda: kernels.hopper_matmul(a, b.T))
+    theirs = torch.empty_like(out)
+    times = alternated(lambda: kernels.hopper_matmul(a, b.T, out=out), lambda: torch.mm(a, b.T, out=theirs), rounds)
+    error = error_of(out, a.float() @ b.T.float())
+    yield row(f"hopper_matmul bfloat16 {m}×{n}×{k}", 2 * m * n * k, times, error, first)
+
+
 def attention(dim: int, causal: bool, rounds: int) -> Iterator[str]:
     """Yield the rows of attention and of its gradients."""
     import torch
@@ -122,12 +145,13 @@ def attention(dim: int, causal: bool, rounds: int) -> Iterator[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=("matmul", "attention"))
+    parser.add_argument("--only", choices=("matmul", "hopper", "attention"))
     options = parser.parse_args()
     sys.stdout.write(f"{describe('cuda')}\n\n")
     sys.stdout.write("| | TFLOP/s | torch's | ratio | error | first, s |\n|---|---|---|---|---|---|\n")
     rows = {
         "matmul": (product(*each, options.rounds) for each in MATRICES),
+        "hopper": (by_hand(each, options.rounds) for each in BY_HAND),
         "attention": (attention(dim, causal, options.rounds) for dim in DIMS for causal in (False, True)),
     }
     for line in chain.from_iterable(chain.from_iterable(rows[name] for name in rows if options.only in (None, name))):

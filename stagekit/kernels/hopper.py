@@ -16,16 +16,15 @@ from typing import Annotated, Any, NamedTuple
 
 import stagekit as sk
 from stagekit.kernels.host import Dtype, dtype_of, empty, factory, require, require_array
-from stagekit.kernels.matrices import by_groups, is_by_rows, matmul
+from stagekit.kernels.matrices import GROUP, by_groups, is_by_rows, matmul
 from stagekit.kernels.sharing import checked_out
+from stagekit.kernels.splitting import MULTIPROCESSORS
 
 WARPGROUP = 128  # threads
 LOADER = 1  # warpgroups in front of those that multiply
 LINE = 128  # bytes of a row of a tile in shared memory: the swizzle's width
 PART = 64  # rows of a block that a warpgroup multiplies
 UNIT = (16, 64)  # rows and columns of what a warp stores at once
-PROGRAMS = 132  # multiprocessors of an H100 or H200
-GROUP = 8  # blocks of rows that go through all columns together, so that tiles of b are found in the cache
 TILES = {256: (1.0, 4), 192: (0.95, 4), 128: (0.93, 6), 64: (0.6, 8)}
 """By the columns of a block how fast its sums grow, compared with the widest, and the stages for which there is memory."""
 
@@ -214,7 +213,7 @@ def hopper_matmul(a: Any, b: Any, *, out: Any = None) -> Any:
         return matmul(a, b, out=out)
     tile, stages = tile_for(out.shape[0], out.shape[1])
     kernel = hopper_matmul_kernel(dtype, dtype_of(out), (not is_by_rows(a), is_by_rows(b)), tile, stages)
-    kernel(a, b, out, min(_blocks(out.shape[0], out.shape[1], tile), PROGRAMS))
+    kernel(a, b, out, min(_blocks(out.shape[0], out.shape[1], tile), MULTIPROCESSORS))
     return out
 
 
@@ -223,7 +222,7 @@ def tile_for(rows: int, columns: int) -> tuple[HopperTile, int]:
 
     def cost(width: int) -> float:
         each = HopperTile(PART * 2, width)
-        return float(sk.cdiv(_blocks(rows, columns, each), PROGRAMS)) * width / TILES[width][0]
+        return float(sk.cdiv(_blocks(rows, columns, each), MULTIPROCESSORS)) * width / TILES[width][0]
 
     width = min(TILES, key=cost)
     return HopperTile(PART * 2, width), TILES[width][1]

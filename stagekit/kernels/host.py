@@ -119,9 +119,8 @@ def empty(like: Any, shape: tuple[int, ...], dtype: Dtype) -> Any:
 
 def is_on_cpu(array: Any) -> bool:
     """Return whether a launch with this array runs on the CPU: it is in the host's memory, and no GPU is asked to take a copy."""
-    on_host = getattr(
-        array, "is_cpu", None
-    )  # of torch, which takes long to say that it has no `__cuda_array_interface__`
+    # torch has `is_cpu`, and takes long to say that it has no `__cuda_array_interface__`
+    on_host = getattr(array, "is_cpu", None)
     if on_host is None:
         on_host = hasattr(array, "__array__") and not hasattr(array, "__cuda_array_interface__")
     return bool(on_host) and sk.target_for() != "cuda"
