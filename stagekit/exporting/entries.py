@@ -219,7 +219,7 @@ def _processor(kernel: str, name: str) -> tuple[object, tuple[str, ...]]:
     from stagekit.backends.host import target
 
     if name == "native":
-        found = target.this_processor()
+        found = target.this_processor().without_matrix_unit()
     elif name in LEVELS:
         found = target.Processor(name, LEVELS[name])
     else:

@@ -9,6 +9,7 @@ from stagekit.intrinsics import (
     exponentials,
     hopper,
     index,
+    matrix_units,
     roles,
     rounding,
     special_functions,
@@ -27,7 +28,7 @@ FAMILIES = {
     "index": (index,),
     "sync": (sync,),
     "warp": (warp,),
-    "tensor cores": (tensor,),
+    "tensor cores": (tensor, matrix_units),
     "Hopper": (hopper, roles, clusters, tensor_maps, wgmma),
     "atomics": (atomics,),
 }

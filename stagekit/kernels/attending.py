@@ -15,7 +15,7 @@ import sys
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.attending_on_cpu import STRIP, attention_on_cpu_kernel, cpu_blocks_for
+from stagekit.kernels.attending_on_cpu import STRIP, cpu_kernel_for
 from stagekit.kernels.heads import LOG2E, LOWEST, MAX_DIM, arrays_of, end_of_keys, of_head, padded, sign_and_factor
 from stagekit.kernels.host import (
     Dtype,
@@ -165,9 +165,8 @@ def attention(
     lse = empty(q, (shape.batch, shape.heads, shape.queries), sk.float32) if return_lse else None
     of, arguments = (dtype_of(q), shape.dim, causal, heads_axis), (q, k, v, out, lse, _scale(scale, shape.dim))
     if is_on_cpu(q):
-        rows, columns = cpu_blocks_for(shape.dim)
-        grid = sk.cdiv(shape.queries, rows), shape.heads, shape.batch
-        attention_on_cpu_kernel(*of, rows, columns)[grid, STRIP](*arguments)
+        kernel, rows = cpu_kernel_for(*of)
+        kernel[(sk.cdiv(shape.queries, rows), shape.heads, shape.batch), STRIP](*arguments)
     else:
         blocks = _blocks_for("forward", *of[:2], on_cpu=False, room=room_of(q))
         attention_kernel(*of, blocks)[sk.cdiv(shape.queries, blocks[0]), shape.heads, shape.batch](*arguments)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit import kernels
-from stagekit.kernels import attending
+from stagekit.kernels import attending, attending_on_cpu
 from tests.kernels.rows import BFLOAT16, EPS, each_place, run
 
 FLOAT32, FLOAT16 = np.dtype(np.float32), np.dtype(np.float16)
@@ -22,7 +22,8 @@ lengths = st.sampled_from([0, 1, 15, 16, 17, 33, 64]) | st.integers(0, 70)
 def _small_blocks(request, monkeypatch):
     """Blocks are small, so that short sequences have several. The interpreter runs what a GPU does."""
     if "dimension" not in request.node.name:
-        monkeypatch.setattr(attending, "cpu_blocks_for", lambda dim: (64, 16))
+        monkeypatch.setattr(attending_on_cpu, "BLOCKS", {256: (64, 16)})
+        monkeypatch.setattr(attending_on_cpu, "BLOCKS_OF_PAIRS", {256: (64, 32)})
     if "sanitizer" in request.node.name:
         monkeypatch.setattr(attending, "is_on_cpu", lambda array: False)
         monkeypatch.setattr(attending, "_blocks_for", lambda *_, on_cpu, room: (16, 16, 32))

@@ -20,6 +20,7 @@ from stagekit.backends.host.forms import LANES, Form, constant_mask, number
 from stagekit.backends.host.interleaved import groups_of
 from stagekit.backends.host.intrinsic import emit_intrinsic
 from stagekit.backends.host.joins import emit_select
+from stagekit.backends.host.matrix_unit import without_matrix_unit
 from stagekit.backends.host.memory import emit_alloc, emit_load, emit_store, emit_table
 from stagekit.backends.host.pieces import Plan, plan
 from stagekit.backends.host.pointers import emit_offset
@@ -111,6 +112,8 @@ def compile_for(
         raise InternalError(f"a block of {block} threads")
     if not processor.host_features.has_half_conversions:
         fn = soften_halves(fn)
+    if not processor.host_features.has_matrix_unit:
+        fn = without_matrix_unit(fn)
     entry = re.sub(r"\W", "_", f"stagekit_{fn.name}", flags=re.ASCII)
     waiting, asking = waiting_loops(fn), asking_loops(fn)
     text, shared_bytes, scratch_bytes = _write(fn, block, processor, entry)

@@ -23,6 +23,7 @@ from stagekit.backends.host import safepoints
 from stagekit.backends.host.adjacent import are_apart, regroup
 from stagekit.backends.host.forms import Form, Gep, Uniform, scalar_text, unknown
 from stagekit.backends.host.guards import Bounds, RowSpan, all_of, decide
+from stagekit.backends.host.matrix_unit import give_back, set_up, uses_matrix_unit
 from stagekit.backends.host.pointers import at
 from stagekit.backends.host.rounds import rounds_of, whole_rounds
 from stagekit.backends.host.warp import leave_unless
@@ -87,8 +88,13 @@ class EntryWriter:
     def write(self) -> None:
         """Run the rows that hold the blocks `%first` to `%last - 1`."""
         w = self._w
+        multiplies = uses_matrix_unit(self._fn)
+        if multiplies:
+            set_up(w)
         with when(w, w.emit("icmp slt i64 %first, %last")):
             count_up(w, "i64", "%first", "%last", "row", self._row)
+        if multiplies:
+            give_back(w)
         w.line("ret i32 0")
         self._end(w, f"{_ENTRY.format(name=self._name, memory=_MEMORY)} #0", self._name)
 

@@ -13,6 +13,7 @@ from stagekit.backends.host import collective
 from stagekit.backends.host.forms import ALL_LANES, LANES, Form, Linear, Uniform, Varying, number, unknown
 from stagekit.backends.host.integers import integer_binary
 from stagekit.backends.host.lanes import for_each_lane
+from stagekit.backends.host.matrix_unit import emit_product
 from stagekit.backends.host.pointers import address_of, elementwise, full_vector, per_lane, scalar_pointer
 from stagekit.backends.host.warp import Warp
 from stagekit.backends.llvm import arith
@@ -267,4 +268,5 @@ _NATIVES: dict[Native, Callable[[Warp, ops.IntrinsicOp, Native], Form | None]] =
     **dict.fromkeys((Native.ATOMIC_EXCHANGE_PAIR, Native.ATOMIC_CAS_PAIR), emit_atomic_pair),
     Native.ATOMIC_LOAD: emit_atomic_load,
     Native.ATOMIC_STORE: emit_atomic_store,
+    Native.WARP_PRODUCT: emit_product,
 }

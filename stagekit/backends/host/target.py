@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,6 +34,7 @@ class HostFeatures:
     least_gathered_bytes: int
     least_scattered_bytes: int
     has_half_conversions: bool
+    has_matrix_unit: bool
 
 
 @frozen()
@@ -56,7 +58,12 @@ class Processor:
             least_gathered_bytes=max(least_masked, 4),
             least_scattered_bytes=4 if has_avx512 else _NO_ELEMENT_BYTES,
             has_half_conversions=self.has("f16c") or not is_x86,
+            has_matrix_unit=self.has("amx-bf16"),
         )
+
+    def without_matrix_unit(self) -> Processor:
+        """Return the same for code of other processes, which may not have asked the system for that unit."""
+        return Processor(self.name, self.features.replace("+amx-", "-amx-"))
 
     def attributes(self) -> str:
         """Return the function attributes. Every function needs them, or LLVM would not inline one into another."""
@@ -68,7 +75,18 @@ class Processor:
 
 @functools.cache
 def this_processor() -> Processor:
-    return Processor(llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    found = Processor(llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    return found if found.has("amx-tile") and _may_use_tiles() else found.without_matrix_unit()
+
+
+def _may_use_tiles() -> bool:
+    """Ask the system for the registers of AMX, which are 8 KB more of each thread that it saves, and return whether it agrees."""
+    call = getattr(ctypes.CDLL(None), "syscall", None) if sys.platform == "linux" else None
+    return call is not None and call(_ARCH_PRCTL, _REQUEST_STATE, _TILE_DATA) == 0
+
+
+# Linux, Documentation/arch/x86/xstate.rst
+_ARCH_PRCTL, _REQUEST_STATE, _TILE_DATA = 158, 0x1023, 18
 
 
 @functools.cache
