@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import functools
 import json
 import os
 import sys
@@ -32,7 +33,7 @@ SHAPES = ((2048, 1024), (512, 4096), (256, 8192), (256, 8190))
 OWN_SHAPES = {
     "cumsum": ((1 << 24,),),  # of one axis
     "matmul": ((1024, 1024), (2048, 2048)),
-    "attention": ((16, 1024, 64), (16, 1024, 128)),  # heads, places, dimensions
+    **dict.fromkeys(("attention", "causal"), ((16, 1024, 64), (16, 1024, 128))),  # heads, places, dimensions
 }
 BOUNDS = {torch.float32: 1e-4, torch.bfloat16: 2.0**-6}
 SUMS_BOUND = 10  # times as far off: small sums of thousands of products
@@ -114,12 +115,12 @@ def matmul(x: Any) -> Systems:
     )
 
 
-def attention(x: Any) -> Systems:
+def attention(x: Any, *, causal: bool = False) -> Systems:
     q, k, v = torch.randn((3, 1, *x.shape)).to(x.dtype)
     out = torch.empty_like(q)
     return {
-        "stagekit": lambda: kernels.attention(q, k, v, out=out),
-        "torch": lambda: functional.scaled_dot_product_attention(q, k, v),
+        "stagekit": lambda: kernels.attention(q, k, v, causal=causal, out=out),
+        "torch": lambda: functional.scaled_dot_product_attention(q, k, v, is_causal=causal),
     }
 
 
@@ -135,6 +136,7 @@ CASES: dict[str, Callable[[Any], Systems]] = {
     "cumsum": cumsum,
     "matmul": matmul,
     "attention": attention,
+    "causal": functools.partial(attention, causal=True),
 }
 
 
