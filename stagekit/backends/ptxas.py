@@ -122,7 +122,8 @@ _INSTRUCTION = re.compile(r"^\s+(?:@!?%?\w+\s+)?([a-z][\w.:]*)\s[^;]*;", re.MULT
 class CompileReport(ShownAsText):
     """resources: registers, stack, spills and static shared memory, from ptxas. instructions: PTX opcodes and their counts.
 
-    notes: lines where a variable got a wider dtype than one of the paths that meet there gives it, or where threads must wait.
+    notes: lines where a variable got a wider dtype than one of the paths that meet there gives it, or where threads must wait;
+    where the tiles of variables are.
     """
 
     resources: Resources

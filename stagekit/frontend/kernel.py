@@ -102,6 +102,7 @@ class _Trace:
         self.specs: list[ArgSpec] = []  # one per leaf of the arguments
         self.meanings: list[Tensor | Pointer | None] = []  # of each
         self.size_slots: dict[Dynamic, int] = {}
+        self.placed: tuple[tuple[str, Any], ...] = ()
 
     def run(self) -> Traced:
         variables = dict(self.request.constexprs)
@@ -115,6 +116,7 @@ class _Trace:
         if isinstance(self.source.node, ast.Lambda):
             raise StagingError(UnsupportedSyntax("a lambda as kernel", "write `def`"), self.loc)
         run_body(frame, self.source.node.body)
+        self.placed = _placed_in(variables)
         if frame.control.get(VALUE) is not None:
             node = next(n for n in ast.walk(self.source.node) if isinstance(n, ast.Return) and n.value is not None)
             raise frame.error(KernelReturn(self.source.name), node)
@@ -295,6 +297,7 @@ class _Trace:
             is_placed=self.tracer.is_placed,
             widened=tuple(text for _, text in sorted(set(self.tracer.widened))),
             waits=ordered.waits,
+            placed=self.placed,
             grid_axes=_grid_axes(body) if style == "block" else (0, 1, 2),
             apart=tuple(map(self._arguments_apart, ordered.apart)),
         )
@@ -480,6 +483,15 @@ class _Trace:
         constant = max((e for e in found if isinstance(e, int)), default=0)
         computed = [e for e in found if not isinstance(e, int)]
         return (*([constant] if constant else []), *computed)
+
+
+def _placed_in(variables: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Return the variables that hold a tile at the end, alone or in a tuple, and where its elements are."""
+    found = list[tuple[str, Any]]()
+    for name, value in variables.items():
+        parts = [(f"{name}[{i}]", part) for i, part in enumerate(value)] if type(value) is tuple else [(name, value)]
+        found += [(part, v.__stagekit_placed__) for part, v in parts if hasattr(type(v), "__stagekit_placed__")]
+    return tuple([(name, place) for name, place in found if place is not None])
 
 
 def _grid_axes(body: Block) -> tuple[int, ...]:

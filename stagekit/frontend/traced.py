@@ -51,8 +51,8 @@ class Traced:
     target: the one that it was traced for. pruned: sizes and strides that no target needs as parameters, and their slots.
     lacks_hosts: the meaning of inline assembly on other targets was left out. is_placed: the library has placed tiles. widened:
     the variables that are wider than on one of their paths. waits: the barriers that the order of statements needs, and why.
-    grid_axes: along which blocks may differ. scenes: what each `breakpoint()` shows. apart: the facts of its signature about
-    arguments that overlap.
+    placed: variables that hold tiles, each with what says as text which thread has which elements. grid_axes: along which blocks
+    may differ. scenes: what each `breakpoint()` shows. apart: the facts of its signature about arguments that overlap.
     """
 
     function: Function
@@ -69,6 +69,7 @@ class Traced:
     is_placed: bool = False
     widened: tuple[str, ...] = ()
     waits: tuple[str, ...] = ()
+    placed: tuple[tuple[str, Any], ...] = ()
     grid_axes: tuple[int, ...] = (0, 1, 2)
     apart: tuple[ArgumentsApart, ...] = ()
 

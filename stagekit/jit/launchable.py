@@ -395,7 +395,8 @@ class Launchable(ABC):
         """Return registers, spills, shared memory and instruction counts, from ptxas, and what the text of the kernel costs.
 
         That are lines where a variable widened, lines that compute in float64, barriers that the order of a block-level kernel's
-        statements needs, and which launches this entry is for, if the kernel has several.
+        statements needs, which launches this entry is for, if the kernel has several, and which thread holds what of the tiles
+        that its variables hold in the end.
         """
         with importing:
             from stagekit.backends.ptxas import report

@@ -136,8 +136,9 @@ class Variant:
         return [f"line {line}: {texts[makes]}" for line, makes in sorted(found.items())]
 
     def notes(self) -> tuple[str, ...]:
-        """Return what a report says besides the numbers: of dtypes, barriers and entries, in words."""
-        return (*self.traced.widened, *self.float64_text(), *self.traced.waits, *self.launches_text())
+        """Return what a report says besides the numbers: of dtypes, barriers, entries and placement, in words."""
+        placed = [f"{name}: {place}" for name, place in self.traced.placed]
+        return (*self.traced.widened, *self.float64_text(), *self.traced.waits, *self.launches_text(), *placed)
 
     def member(self, kernel: Kernel) -> Member | None:
         """Return which entry of several a kernel of this variant is, for native launchers; None for the only one."""

@@ -297,6 +297,13 @@ class Tile(ByElement):
         known = [i if on is True else sk.where(on, i, self.extent) for i, on in zip(indices, self.valid())]
         return self.shape, known, self.elements
 
+    @property
+    def __stagekit_placed__(self) -> Layout | str | None:
+        """What says as text where the elements are; None of a weak tile, which goes wherever it is wanted."""
+        if self.form is None:
+            return self.layout
+        return f"{self.shape} in shared memory" if isinstance(self.form, Matrix) else None
+
     def __stagekit_describe__(self) -> str:
         return f"a tile of {self.extent} elements" if self.ndim == 1 else f"a tile of shape {self.shape}"
 

@@ -240,6 +240,25 @@ def test_a_tile_goes_where_a_layout_has_it(place: str) -> None:
         assert (table_of(ROWS)[owner // 100, owner % 100] == x).all()
 
 
+def test_a_report_says_where_the_tiles_of_variables_are() -> None:
+    """Also of tuples, in shared memory, and after a loop; not of what is weak, as it has no place of its own."""
+
+    @sk.jit(threads=32)
+    def kernel(x, n: sk.int32):
+        i = sk.arange(0, 8)[:, None] * 16 + sk.arange(0, 16)[None, :]
+        v = sk.load(x + i).convert_layout(ROWS)
+        kept, pair = sk.shared(v), (v, 1)
+        for _ in range(n):
+            v = v + 1
+        sk.store(x + i, v + kept + pair[0])
+
+    specialised = kernel.specialize(x=sk.Tensor((None,), sk.float32))
+    notes = dict(note.split(": ", 1) for note in specialised.report().notes if note.partition(":")[0].isidentifier())
+
+    assert notes == {"v": str(ROWS), "kept": "(8, 16) in shared memory"}
+    assert f"pair[0]: {ROWS}" in specialised.report().notes
+
+
 def test_a_layout_of_another_tile_is_refused() -> None:
     @sk.jit(threads=32)
     def kernel(x):
