@@ -1,7 +1,8 @@
 """Elements that go from one layout to another: within each thread where that is enough, else through shared memory.
 
 Which it is, the enumerated layouts say. In shared memory the rows of a tile have a gap between them, that for which both layouts
-meet the fewest bank conflicts, by count.
+meet the fewest bank conflicts, by count. Where no gap avoids them all, as for a transposition of which one side has vectors, the
+chunks of a row lie in another order instead, if that has fewer (`shared`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ import numpy as np
 
 import stagekit as sk
 from stagekit.lib.layout import WARP, Layout, Shape, enumerated, mask_of, recorded
+from stagekit.lib.shared import CHUNK_BYTES, Matrix, new_matrix, pitch_of, turns
 
 _ADD, _MULTIPLY, _SUBTRACT, _EQUAL = map(sk._operation, ("+", "*", "-", "=="))
+
+_Numbers = np.ndarray[Any, Any]
 
 _BANK_BYTES, _BANKS = 4, 32
 _MOST_PADDING = 16  # bytes between two rows
@@ -69,14 +73,24 @@ def moved(elements: list[Any], source: Layout, target: Layout) -> list[Any]:
 @recorded
 @sk._direct
 def _through_memory(elements: list[Any], source: Layout, target: Layout) -> list[Any]:
-    dtype = sk._dtype_of(elements[0])
-    gap = best_gap((source, target), dtype.itemsize) if source.shape == target.shape else 0
-    scratch = Scratch(source.shape, gap, dtype)
-    scratch.store(elements, source)
+    memory = _memory_for(source, target, sk._dtype_of(elements[0]))
+    memory.store(elements, source)
     wait(source.threads)
-    result = scratch.load(target)
+    result = memory.elements(target)
     wait(source.threads)  # in a loop, the next round writes to the same memory
     return result
+
+
+def _memory_for(source: Layout, target: Layout, dtype: sk.DType) -> Scratch | Matrix:
+    """Return memory in which both layouts meet the fewest bank conflicts."""
+    if source.shape != target.shape:
+        return Scratch(source.shape, 0, dtype)
+    gap = best_gap((source, target), dtype.itemsize)
+    if len(source.shape) == 2 and dtype is not sk.bool_:
+        (rows, columns), shift = source.shape, best_shift((source, target), gap, dtype)
+        if shift is not None:
+            return new_matrix(rows, columns, dtype, shift=shift)
+    return Scratch(source.shape, gap, dtype)
 
 
 def by_steps(pointers: list[Any], layout: Layout, carry: Callable[[list[Any]], list[Any]]) -> list[Any]:
@@ -139,7 +153,8 @@ class Scratch:
             for neighbour in range(width):
                 sk.store(_ADD(place, neighbour), elements[at + neighbour], mask=mask_of(masks[at + neighbour]))
 
-    def load(self, layout: Layout) -> list[Any]:
+    def elements(self, layout: Layout) -> list[Any]:
+        """Return this thread's elements, by loads."""
         masks, found = layout.valid(), []
         for at, width, place in self._places(layout):
             if width > 1 and all(mask is masks[at] for mask in masks[at : at + width]):
@@ -194,16 +209,47 @@ def best_gap(layouts: tuple[Layout, ...], itemsize: int, multiple: int = 1) -> i
 
 
 @functools.cache
+def best_shift(layouts: tuple[Layout, ...], gap: int, dtype: sk.DType) -> int | None:
+    """Return how chunks of a `Matrix` change their order so that fewer steps are taken than with a gap; None where none does."""
+    rows, columns = layouts[0].shape
+    chunks = pitch_of(columns, dtype) * dtype.itemsize // CHUNK_BYTES
+    fewest = sum(steps(layout, gap, dtype.itemsize) for layout in layouts)
+    if not turns(chunks) or not all(each.is_whole for each in layouts):
+        return None
+    found = [sum(steps_turned(layout, shift, dtype) for layout in layouts) for shift in range(rows.bit_length() - 1)]
+    return found.index(min(found)) if min(found, default=fewest) < fewest else None
+
+
+@functools.cache
 def steps(layout: Layout, gap: int, itemsize: int) -> int:
-    """Return in how many steps the block accesses a tile in shared memory.
+    """Return in how many steps the block accesses a tile in shared memory, whose rows have a gap between them.
 
     In a step each bank gives a word of 4 bytes to as many lanes as want it. The lanes of a warp take turns where they want more
     than 128 bytes together.
     """
     strides, width = np.array(strides_of(layout.shape, gap)), access_width(layout, gap, itemsize)
+    return _steps(layout, lambda *index: np.stack(index, axis=-1) @ strides, width, itemsize)
+
+
+def steps_turned(layout: Layout, shift: int, dtype: sk.DType) -> int:
+    """Return the same for a `Matrix` whose rows lie along the last of two axes."""
+    count, pitch = CHUNK_BYTES // dtype.itemsize, pitch_of(layout.shape[1], dtype)
+    ((_, mask, _),) = turns(pitch // count, shift)
+
+    def place(row: _Numbers, column: _Numbers) -> _Numbers:
+        turned = (column // count) ^ (row >> shift & mask)
+        found: _Numbers = row * pitch + turned * count + column % count
+        return found
+
+    width = count if layout.width > 1 and layout.vector_axis == 1 else 1
+    return _steps(layout, place, math.gcd(width, layout.width), dtype.itemsize)
+
+
+def _steps(layout: Layout, place: Callable[..., _Numbers], width: int, itemsize: int) -> int:
+    """Return in how many steps accesses of `width` elements are made. place: of elements, by their indices along each axis."""
     element = enumerated(layout)[:, ::width]
-    index = np.stack(np.unravel_index(np.maximum(element, 0), layout.shape), axis=-1)
-    word = np.where(element < 0, -1, (index @ strides) * itemsize // _BANK_BYTES)
+    index = np.unravel_index(np.maximum(element, 0), layout.shape)
+    word = np.where(element < 0, -1, place(*index) * itemsize // _BANK_BYTES)
     words = max(width * itemsize // _BANK_BYTES, 1)  # of one access
     lanes = WARP // max(words * WARP // _BANKS, 1)  # that take part in a step
     everyone = np.full((-(-layout.threads // lanes) * lanes, word.shape[1]), -1)

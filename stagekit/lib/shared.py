@@ -31,7 +31,8 @@ class Matrix:
     """The form of a tile whose elements are in shared memory. start: a pointer to memory of its own, or of several matrices.
 
     rows, columns: how many of each; a row is what lies side by side. strides: for each axis of the tile what counts along it:
-    ROW, COLUMN, or 0 for an axis along which the tile repeats. origin: how far behind `start` the first element is.
+    ROW, COLUMN, or 0 for an axis along which the tile repeats. origin: how far behind `start` the first element is. shift: the
+    order of chunks changes every 2**shift rows; None for the order above, which suits products.
     """
 
     start: Any
@@ -39,6 +40,7 @@ class Matrix:
     columns: int
     strides: tuple[Any, ...] = (ROW, COLUMN)
     origin: Any = 0
+    shift: int | None = None
 
     is_address = False
 
@@ -68,9 +70,9 @@ class Matrix:
         What differs from chunk to chunk is one operation on the place of the first, for which no number is carried round a loop.
         """
         chunks = self.pitch // self.per_chunk
-        place = _MULTIPLY(_XOR(chunk, turn(row, chunks)), self.per_chunk)
+        place = _MULTIPLY(_XOR(chunk, turn(row, chunks, self.shift)), self.per_chunk)
         first = _ADD(_ADD(self.origin, _MULTIPLY(row, self.pitch)), place)
-        turned = more_chunks & (min(chunks, _MOST_TURNED) - 1) if turns(chunks) else 0
+        turned = more_chunks & (min(chunks, _MOST_TURNED) - 1) if turns(chunks, self.shift) else 0
         rest = (more_chunks - turned) * self.per_chunk + more_rows * self.pitch
         return _ADD(_ADD(self.start, _XOR(first, turned * self.per_chunk) if turned else first), rest)
 
@@ -120,25 +122,32 @@ def pitch_of(columns: int, dtype: Any) -> int:
     return count * (chunks if chunks & (chunks - 1) == 0 else chunks | 1)
 
 
-def turns(chunks: int) -> tuple[tuple[int, int, int], ...]:
+def turns(chunks: int, shift: int | None = None) -> tuple[tuple[int, int, int], ...]:
     """Return what the places of chunks are exclusive-ored with, as fields of the number of their row: (shift, mask, shift back).
 
-    chunks: how many a row has.
+    chunks: how many a row has. shift: as of a `Matrix`.
     """
     if chunks & (chunks - 1) or chunks == 1:
         return ()
+    if shift is not None:
+        return ((shift, min(chunks, _MOST_TURNED) - 1, 0),)
     return {2: ((2, 1, 0),), 4: ((1, 3, 0),)}.get(chunks, ((0, 3, 1), (2, 1, 0)))
 
 
-def turn(row: Any, chunks: int) -> Any:
+def turn(row: Any, chunks: int, shift: int | None = None) -> Any:
     """Return that of a row, known at run time."""
-    fields = [_LEFT(_AND(_RIGHT(row, shift), mask), back) for shift, mask, back in turns(chunks)]
+    fields = [_LEFT(_AND(_RIGHT(row, by), mask), back) for by, mask, back in turns(chunks, shift)]
     return functools.reduce(_OR, fields) if fields else 0
 
 
 def new_matrix(
-    rows: int, columns: int, dtype: sk.DType, strides: tuple[Any, ...] = (ROW, COLUMN), copies: int = 1
+    rows: int,
+    columns: int,
+    dtype: sk.DType,
+    strides: tuple[Any, ...] = (ROW, COLUMN),
+    copies: int = 1,
+    shift: int | None = None,
 ) -> Matrix:
     """Return a matrix in new memory; the first one of several that follow one another by `rows` rows."""
     array = sk.alloc_shared((copies * rows * pitch_of(columns, dtype),), dtype, align=128)
-    return Matrix(array, rows, columns, strides)
+    return Matrix(array, rows, columns, strides, shift=shift)

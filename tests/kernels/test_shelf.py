@@ -69,7 +69,7 @@ SPECIALISED = {
         kernels.matmul_kernel(BF16, F32, ((1, None),) * 2, None, (), (64, 64, 16, 128)),
         UNUSED,
     ),
-    "transpose": (kernels.transpose_kernel(BF16, 64), {}),
+    "transpose": (kernels.transpose_kernel(BF16, 64, 64), {}),
     "selective_scan": (kernels.selective_scan_kernel(BF16, 16, 1024), {"D": VECTOR, "z": SEQUENCES}),
     "selective_scan_backward": (
         kernels.selective_scan_backward_kernel(BF16, 16, 512),
