@@ -59,8 +59,8 @@ def mbarrier_wait(mbarrier: Any, parity: Any) -> Any:
     'Wait until the phase of this parity has ended, by `mbarrier_try_wait` in a loop. On cuda: compute capability 9.0 or above.'
 def fence_mbarrier_init() -> Any:
     'Order the `mbarrier_init` of this thread before what copies, and other blocks of the cluster, do with it. On cuda: compute capability 9.0 or above.'
-def fence_proxy_async() -> Any:
-    'Order what this thread wrote, and what is ordered before it, before copies that are begun later: those go another way to memory, which no other fence or barrier reaches. On cuda: compute capability 9.0 or above.'
+def fence_proxy_async(space: Any = ...) -> Any:
+    "Order what this thread wrote, and what is ordered before it, before copies and products of warpgroups that are begun later: those go another way to memory, which no other fence or barrier reaches. space: `shared` is for the block's shared memory alone, and waits for nothing else, where `all` waits until all GPU threads would see what was written anywhere. On cuda: compute capability 9.0 or above."
 def cp_async_bulk_g2s(target: Any, source: Any, size: Any, mbarrier: Any) -> Any:
     'Begin to copy `size` bytes, a multiple of 16, as are both addresses, from global to shared memory. They are there when the phase of `mbarrier` has ended that expects them. On cuda: compute capability 9.0 or above.'
 def cp_async_bulk_s2g(target: Any, source: Any, size: Any) -> Any:

@@ -195,15 +195,23 @@ fence_mbarrier_init = _asynchronous(
 _COPIED = [d for d in dtypes.ALL_DTYPES if d.kind != "bool"]
 _SIZE = "`size` bytes, a multiple of 16, as are both addresses"
 
+
+def _proxy_fence(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
+    (space,) = params
+    return ordered_ptx(f"fence.proxy.async{'.shared::cta' if space == 'shared' else ''};").build(b, args, ())  # type: ignore[no-any-return]
+
+
 fence_proxy_async = _asynchronous(
     "fence_proxy_async",
     (),
     (Sig((), ()),),
-    ordered_ptx("fence.proxy.async;"),
+    Expand(_proxy_fence),
     Native.PROXY_FENCE,
-    "Order what this thread wrote, and what is ordered before it, before copies that are begun later: those go another way to "
-    "memory, which no other fence or barrier reaches.",
+    "Order what this thread wrote, and what is ordered before it, before copies and products of warpgroups that are begun later: "
+    "those go another way to memory, which no other fence or barrier reaches. space: `shared` is for the block's shared memory "
+    "alone, and waits for nothing else, where `all` waits until all GPU threads would see what was written anywhere.",
     "fence.proxy.async",
+    params=(Param("space", ("all", "shared"), "all"),),
 )
 cp_async_bulk_g2s = _asynchronous(
     "cp_async_bulk_g2s",

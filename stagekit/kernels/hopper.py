@@ -163,7 +163,7 @@ def hopper_matmul_kernel(
                     of_16 = sums[unit * 32 + i * 8 : unit * 32 + i * 8 + 8]
                     words = [packed(of_16[j], of_16[j + 1], out_dtype) for j in range(0, 8, 2)]
                     sk.cuda.stmatrix_x4(buffer.ptr_to(results.place(lane % 16, i * 16 + lane // 16 * 8)), *words)
-                sk.cuda.fence_proxy_async()
+                sk.cuda.fence_proxy_async(space="shared")
                 sk.syncwarp()
                 if lane == 0:
                     results.store(buffer, (row + group * PART + warp * 16, column + unit * UNIT[1]))

@@ -212,7 +212,7 @@ def left(x, fault: sk.constexpr):
         elif fault == "store":
             for i in range(16):
                 tile[i] = 1
-            sk.cuda.fence_proxy_async()
+            sk.cuda.fence_proxy_async(space="shared")
             sk.cuda.cp_async_bulk_s2g(x + 16 * sk.cuda.block_idx("x"), tile, 64)
             sk.cuda.cp_async_bulk_commit()
         elif fault == "looked at":
