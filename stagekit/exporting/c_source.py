@@ -10,9 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from stagekit.exporting.entries import CParameter, ExportedKernel, Image
+from stagekit.exporting.entries import CParameter, ExportedKernel
 from stagekit.exporting.expressions import Statements, definitions
-from stagekit.exporting.runtime_source import CPU_RUNTIME, CUDA_RUNTIME, HEADER, NO_GPU, STATUS, UNLOAD, filled
+from stagekit.exporting.runtime_source import (
+    CPU_RUNTIME,
+    CUDA_RUNTIME,
+    HEADER,
+    NO_GPU,
+    STATUS,
+    STATUSES,
+    UNLOAD,
+    filled,
+)
 from stagekit.limits import BLOCK_LIMITS, GRID_LIMITS, MAX_SHARED_BYTES, MAX_THREADS
 from stagekit.native_tables import SAFEPOINT, SCRATCH_ALIGN
 from stagekit.signature import ArraySpec, KernelEntry, PointerSpec, ScalarSpec
@@ -25,17 +34,16 @@ _SHARED_WITHOUT_ASKING = 48 * 1024  # per block; more must be opted in
 def header(name: str, version: str, kernels: Sequence[ExportedKernel]) -> str:
     """Return the text of the header. version: stagekit's."""
     declared = "\n\n".join(f"{_comment(kernel)}\n{_declaration(name, kernel)};" for kernel in kernels)
-    return filled(HEADER, name, VERSION=version, ABI=ABI_VERSION, KERNELS=declared)
+    statuses = ",\n".join(f"    {name.upper()}_{each} = {number}" for number, each in enumerate(STATUSES, 1))
+    return filled(HEADER, name, VERSION=version, ABI=ABI_VERSION, STATUSES=statuses, KERNELS=declared)
 
 
 def source(name: str, kernels: Sequence[ExportedKernel]) -> str:
     """Return the text of the source."""
     targets = {kernel.target for kernel in kernels}
-    parts = [
-        f'#define _POSIX_C_SOURCE 200809L\n#include "{name}.h"',
-        filled(STATUS, name),
-        definitions(),
-    ]
+    messages = "\n".join(f'    case {name.upper()}_{each}: return "{text}";' for each, text in STATUSES.items())
+    status = filled(STATUS, name, MESSAGES=messages)
+    parts = [f'#define _POSIX_C_SOURCE 200809L\n#include "{name}.h"', status, definitions()]
     if "cpu" in targets:
         parts.append(filled(CPU_RUNTIME, name, ALIGN=SCRATCH_ALIGN, SAFEPOINT=len(SAFEPOINT)))
     if "cuda" in targets:
@@ -61,10 +69,7 @@ def function_name(name: str, kernel: ExportedKernel) -> str:
 
 def _declaration(name: str, kernel: ExportedKernel) -> str:
     taken = [_argument(name, parameter) for parameter in kernel.parameters]
-    if kernel.launch is None:
-        taken.append(f"{name}_size grid")
-        if kernel.style == "thread":
-            taken.append(f"{name}_size block")
+    taken += [f"{name}_size {each}" for each in kernel.sizes]
     if kernel.takes_shared_bytes:
         taken.append("uint32_t shared_bytes")
     taken.append(f"const {name}_parallel *parallel" if kernel.target == "cpu" else "void *stream")
@@ -97,18 +102,16 @@ def _code(prefix: str, kernel: ExportedKernel) -> Iterator[str]:
         if kernel.target == "cpu":
             yield f"extern int32_t {entry.symbol}(int64_t *, const int64_t *, int64_t, int64_t, void *, void *);"
             continue
+        rows: list[str] = []
         for number, image in enumerate(entry.images):
             yield f"{_BYTES} {prefix}_{entry.kind}_{number}[] = {{{','.join(map(str, image.code))}}};"
-        rows = ", ".join(_image_row(f"{prefix}_{entry.kind}_{place}", each) for place, each in enumerate(entry.images))
-        yield f"static const sk_image {prefix}_{entry.kind}_images[] = {{{rows}}};"
+            kinds = f"{image.capability}, {int(image.kind == 'cubin')}, {int(image.is_exact)}"
+            rows.append(f'{{{prefix}_{entry.kind}_{number}, "{image.entry}", {kinds}}}')
+        yield f"static const sk_image {prefix}_{entry.kind}_images[] = {{{', '.join(rows)}}};"
         yield f"static sk_module {prefix}_{entry.kind} = {{{prefix}_{entry.kind}_images, {len(entry.images)}, 0, {{{{0}}}}}};"
 
 
 _BYTES = "static const unsigned char __attribute__((aligned(16)))"
-
-
-def _image_row(symbol: str, image: Image) -> str:
-    return f'{{{symbol}, "{image.entry}", {image.capability}, {int(image.kind == "cubin")}, {int(image.is_exact)}}}'
 
 
 def _body(name: str, prefix: str, kernel: ExportedKernel) -> Iterator[str]:
@@ -133,11 +136,10 @@ def _status(name: str, kind: str, argument: int = 0) -> str:
 
 def _read(name: str, kernel: ExportedKernel) -> Iterator[str]:
     """Check each argument by itself, and fill the slots."""
-    numbers = {parameter.spec.name: place for place, parameter in enumerate(kernel.parameters, 1)}
     by_name = {parameter.spec.name: parameter for parameter in kernel.parameters}
-    for parameter in kernel.parameters:
+    for number, parameter in enumerate(kernel.parameters, 1):
         if not isinstance(parameter.spec, ScalarSpec):
-            yield from _check_array(name, parameter.name, parameter.spec, numbers[parameter.spec.name])
+            yield from _check_array(name, parameter.name, parameter.spec, number)
     for place, slot in enumerate(kernel.signature.slots):
         parameter = by_name[kernel.signature.specs[slot.argument].name]
         c, spec = parameter.name, parameter.spec

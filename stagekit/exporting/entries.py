@@ -102,6 +102,11 @@ class ExportedKernel:
     requires: tuple[str, ...] = ()
 
     @property
+    def sizes(self) -> tuple[str, ...]:
+        """What of grid and block its function takes."""
+        return () if self.launch is not None else ("grid", "block") if self.style == "thread" else ("grid",)
+
+    @property
     def takes_shared_bytes(self) -> bool:
         return self.launch is None and bool(self.signature.shared_needs)
 

@@ -94,12 +94,8 @@ def _function(name: str, kernel: ExportedKernel) -> str:
             continue
         rank = spec.rank if isinstance(spec, ArraySpec) else None
         passed.append(f"_array({parameter.name}, {parameter.name!r}, {spec.dtype.name!r}, {rank}, {spec.is_written})")
-    if kernel.launch is None:
-        taken.append("grid")
-        passed.append("_size(grid)")
-        if kernel.style == "thread":
-            taken.append("block")
-            passed.append("_size(block)")
+    taken += kernel.sizes
+    passed += [f"_size({each})" for each in kernel.sizes]
     if kernel.takes_shared_bytes:
         taken.append("shared_bytes")
         passed.append("ctypes.c_uint32(shared_bytes)")

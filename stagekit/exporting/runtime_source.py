@@ -8,6 +8,24 @@ def filled(template: str, name: str, **texts: object) -> str:
     return template
 
 
+STATUSES = {
+    "NO_ARRAY": "an array, its shape or its data is NULL",
+    "WRONG_SIZE": "an array has another size than the kernel was compiled for, or than other arguments ask for",
+    "WRONG_STRIDE": "an array has other strides than the kernel was compiled for",
+    "MISALIGNED": "the data of an array lie at no multiple of what the kernel needs",
+    "BAD_GRID": "a grid beyond the limits, or of an axis along which all programs would do the same",
+    "BAD_BLOCK": "a block beyond the limits, or other than the one that the kernel was compiled for",
+    "BAD_SHARED": "dynamic shared memory of another size than the kernel needs",
+    "NO_MEMORY": "no memory",
+    "MISSED_BARRIER": "some threads of a block reached a barrier that the others did not",
+    "NO_CODE": "the library has no code for this device",
+    "NO_DRIVER": "there is no CUDA driver",
+    "NO_CONTEXT": "no CUDA context is current in this thread",
+    "DRIVER_FAILED": "a call of the CUDA driver failed",
+}
+"""What a launch may give but 0, numbered from 1 on, and what it means."""
+
+
 HEADER = """\
 /* Kernels compiled by stagekit @VERSION@. Generated: changes are lost when it is exported again.
 
@@ -56,19 +74,7 @@ typedef struct @name@_parallel {
 } @name@_parallel;
 
 enum @name@_status {
-    @NAME@_NO_ARRAY = 1,
-    @NAME@_WRONG_SIZE = 2,
-    @NAME@_WRONG_STRIDE = 3,
-    @NAME@_MISALIGNED = 4,
-    @NAME@_BAD_GRID = 5,
-    @NAME@_BAD_BLOCK = 6,
-    @NAME@_BAD_SHARED = 7,
-    @NAME@_NO_MEMORY = 8,
-    @NAME@_MISSED_BARRIER = 9,
-    @NAME@_NO_CODE = 10,
-    @NAME@_NO_DRIVER = 11,
-    @NAME@_NO_CONTEXT = 12,
-    @NAME@_DRIVER_FAILED = 13
+@STATUSES@
 };
 
 /* The version of this interface that the library was compiled with, to be compared with @NAME@_ABI_VERSION. */
@@ -99,19 +105,7 @@ int32_t @name@_abi_version(void) { return @NAME@_ABI_VERSION; }
 const char *@name@_message(int32_t status) {
     switch (status & 0xff) {
     case 0: return "no error";
-    case @NAME@_NO_ARRAY: return "an array, its shape or its data is NULL";
-    case @NAME@_WRONG_SIZE: return "an array has another size than the kernel was compiled for, or than other arguments ask for";
-    case @NAME@_WRONG_STRIDE: return "an array has other strides than the kernel was compiled for";
-    case @NAME@_MISALIGNED: return "the data of an array lie at no multiple of what the kernel needs";
-    case @NAME@_BAD_GRID: return "a grid beyond the limits, or of an axis along which all programs would do the same";
-    case @NAME@_BAD_BLOCK: return "a block beyond the limits, or other than the one that the kernel was compiled for";
-    case @NAME@_BAD_SHARED: return "dynamic shared memory of another size than the kernel needs";
-    case @NAME@_NO_MEMORY: return "no memory";
-    case @NAME@_MISSED_BARRIER: return "some threads of a block reached a barrier that the others did not";
-    case @NAME@_NO_CODE: return "the library has no code for this device";
-    case @NAME@_NO_DRIVER: return "there is no CUDA driver";
-    case @NAME@_NO_CONTEXT: return "no CUDA context is current in this thread";
-    case @NAME@_DRIVER_FAILED: return "a call of the CUDA driver failed";
+@MESSAGES@
     }
     return "an unknown status";
 }

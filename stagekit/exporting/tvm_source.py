@@ -246,7 +246,7 @@ def _rows(kernel: ExportedKernel) -> Iterator[str]:
         rank, dtype = (spec.rank if isinstance(spec, ArraySpec) else -1), spec.dtype
         what = f"an array of {dtype.name}{f' of rank {rank}' if rank >= 0 else ''}"
         yield f'    {{"{parameter.name}", "{what}", \'a\', {dtype.dlpack}, {8 * dtype.itemsize}, {rank}, 0, 0}}'
-    for each in _sizes(kernel):
+    for each in kernel.sizes:
         yield f'    {{"{each}", "an int or a Shape of three axes at most", \'s\', 0, 0, 0, 0, 0}}'
     if kernel.takes_shared_bytes:
         yield '    {"shared_bytes", "uint32", \'i\', 0, 0, 0, 0, UINT32_MAX}'
@@ -263,19 +263,11 @@ def _number_row(parameter: CParameter) -> str:
     return f"{head}, \"an integer that {name} holds\", 'i', 0, 0, 0, {low}, {name.upper()}_MAX}}"
 
 
-def _sizes(kernel: ExportedKernel) -> tuple[str, ...]:
-    return () if kernel.launch is not None else ("grid", "block") if kernel.style == "thread" else ("grid",)
-
-
 def _passed(kernel: ExportedKernel) -> str:
     """Return the arguments of the call in C."""
-    forms = [
-        ("&v[{}].array" if not isinstance(each.spec, ScalarSpec) else f"({each.type})v[{{}}].{_member(each)}")
-        for each in kernel.parameters
-    ]
-    forms += ["v[{}].size"] * len(_sizes(kernel)) + ["(uint32_t)v[{}].integer"] * kernel.takes_shared_bytes
+    forms = []
+    for each in kernel.parameters:
+        member = "real" if each.type in ("float", "double") else "integer"
+        forms.append(f"({each.type})v[{{}}].{member}" if isinstance(each.spec, ScalarSpec) else "&v[{}].array")
+    forms += ["v[{}].size"] * len(kernel.sizes) + ["(uint32_t)v[{}].integer"] * kernel.takes_shared_bytes
     return ", ".join([*(each.format(place) for place, each in enumerate(forms)), _LAST[kernel.target]])
-
-
-def _member(parameter: CParameter) -> str:
-    return "real" if parameter.type in ("float", "double") else "integer"

@@ -120,19 +120,11 @@ def attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int, BLOC
         def blocks(column: Any) -> Any:
             return k_head.tile((column, 0), (N, D)), v_head.tile((column, 0), (N, D))
 
-        def taken_in(state: Any, y: Any, z: Any, column: Any) -> Any:
-            hide = lambda scores: hidden(scores, row, column, keys, shift, CAUSAL)  # noqa: E731
-            return with_block(state, x, y, z, factor, hide)
-
-        if stages > 1:
-            column = sk.int64(0)
-            for y, z in sk.staged(range(0, end, N), blocks, stages=stages):
-                state = taken_in(state, y, z, column)
-                column += N
-        else:
-            for column in range(0, end, N):
-                y, z = [sk.load(part) for part in blocks(column)]
-                state = taken_in(state, y, z, column)
+        column = sk.int64(0)
+        for y, z in sk.staged(range(0, end, N), blocks, stages=stages):
+            hide = lambda scores: hidden(scores, row, column, keys, shift, CAUSAL)  # noqa: E731, B023
+            state = with_block(state, x, y, z, factor, hide)
+            column += N
         largest, total, found = state
         found = found * (1 / sk.where(total == 0, 1.0, total))[:, None]
         sk.store(of_head(out, batch, head, HEADS_AXIS).tile((row, 0), (M, D)), found)
@@ -218,21 +210,13 @@ def attention_backward_q_kernel(
         def blocks(column: Any) -> Any:
             return k_head.tile((column, 0), (N, D)), v_head.tile((column, 0), (N, D))
 
-        def with_keys(found: Any, y: Any, z: Any, column: Any) -> Any:
+        column = sk.int64(0)
+        for y, z in sk.staged(range(0, end, N), blocks, stages=stages):
             scores = hidden(sk.dot(x, y.T, whole_rows=True), row, column, keys, shift, CAUSAL)
             weights = sk.fast_exp2(sk.fma(scores, factor, less[:, None]))
             of_weights = sk.dot(g, z.T, whole_rows=True)
-            return sk.dot((weights * (of_weights - mean[:, None])).to(dtype), y, found)
-
-        if stages > 1:
-            column = sk.int64(0)
-            for y, z in sk.staged(range(0, end, N), blocks, stages=stages):
-                found = with_keys(found, y, z, column)
-                column += N
-        else:
-            for column in range(0, end, N):
-                y, z = [sk.load(part) for part in blocks(column)]
-                found = with_keys(found, y, z, column)
+            found = sk.dot((weights * (of_weights - mean[:, None])).to(dtype), y, found)
+            column += N
         sk.store(of_head(dq, batch, head, HEADS_AXIS).tile((row, 0), (M, D)), found * scale)
 
     return attention_backward_q
@@ -273,23 +257,15 @@ def attention_backward_kv_kernel(
                 numbers = [each[batch, head].tile(row, M) for each in (shifts, means)]
                 return q_head.tile((row, 0), (M, D)), g_head.tile((row, 0), (M, D)), *numbers
 
-            def with_rows(found: Any, x: Any, g: Any, less: Any, mean: Any, row: Any) -> Any:
+            row = sk.int64(first)
+            for x, g, less, mean in sk.staged(range(first, queries, M), blocks, stages=stages):
                 scores = sk.dot(y, x.T, whole_rows=D <= WHOLE_DIM)  # a row for each key
                 scores = hidden(scores.T, row, column, keys, shift, CAUSAL).T
                 weights = sk.fast_exp2(sk.fma(scores, factor, less[None, :]))
                 of_values = sk.dot(weights.to(dtype), g, found[1])
                 of_scores = weights * (sk.dot(z, g.T, whole_rows=D <= WHOLE_DIM) - mean[None, :])
-                return sk.dot(of_scores.to(dtype), x, found[0]), of_values
-
-            if stages > 1:
-                row = sk.int64(first)
-                for x, g, less, mean in sk.staged(range(first, queries, M), blocks, stages=stages):
-                    found = with_rows(found, x, g, less, mean, row)
-                    row += M
-            else:
-                for row in range(first, queries, M):
-                    x, g, less, mean = [sk.load(part) for part in blocks(row)]
-                    found = with_rows(found, x, g, less, mean, row)
+                found = sk.dot(of_scores.to(dtype), x, found[0]), of_values
+                row += M
             return found
 
         for head in range(shared * share, (shared + 1) * share):

@@ -33,14 +33,8 @@ def product_of(a: Any, b: Any, row: Any, column: Any, BLOCKS: Blocks) -> Any:
         return a.tile((row, start), (M, K)), b.tile((start, column), (K, N))
 
     total = sk.zeros((M, N), sk.float32)
-    starts = range(0, b.shape[0], K)
-    if stages > 1:
-        for x, y in sk.staged(starts, parts, stages=stages):
-            total = sk.dot(x, y, total)
-    else:
-        for start in starts:
-            x, y = [sk.load(part) for part in parts(start)]
-            total = sk.dot(x, y, total)
+    for x, y in sk.staged(range(0, b.shape[0], K), parts, stages=stages):
+        total = sk.dot(x, y, total)
     return total
 
 

@@ -45,15 +45,18 @@ def staged(numbers: Any, loads: Callable[[Any], Any], stages: int = 3, whole: bo
     """Return what a `for` goes through to get the tiles of each number of a range, of which the next ones are read meanwhile.
 
     numbers: a `range` whose step is known at compile time and positive. loads: a function from a number to a part of an array,
-    `A.tile(...)`, or to a tuple of them; the loop gets a tile for each. stages: how many rounds have memory of the block, 2 to
-    16. A loop must not write to the arrays that it reads so: launches whose arrays overlap run code that does not read ahead.
-    whole: the arrays have all elements of the parts, as whoever calls knows, so that copies need no masks.
+    `A.tile(...)`, or to a tuple of them; the loop gets a tile for each. stages: how many rounds have memory of the block, up to
+    16; with 1 each round loads what it works on. A loop must not write to the arrays that it reads so: launches whose arrays
+    overlap run code that does not read ahead. whole: the arrays have all elements of the parts, as whoever calls knows, so that
+    copies need no masks.
     """
     start, stop, step = sk._bounds(numbers)
     if not is_int(step) or step < 1:
         sk.static_assert(False, f"staged takes a range whose step is a positive compile-time int, got {step!r}")
-    if not is_int(stages) or not 2 <= stages <= MOST_STAGES:
-        sk.static_assert(False, f"staged has 2 to {MOST_STAGES} stages, a compile-time int, got {stages!r}")
+    if not is_int(stages) or not 1 <= stages <= MOST_STAGES:
+        sk.static_assert(False, f"staged has 1 to {MOST_STAGES} stages, a compile-time int, got {stages!r}")
+    if stages == 1:
+        return LoadingRounds(numbers, loads)
     at_any_round = start + step * sk.cuda.thread_idx("x")  # what holds for this holds for all
     if sk._is_for_cpu():
         panels = _panels_for(_parts_of(loads, at_any_round))
