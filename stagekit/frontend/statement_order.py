@@ -97,12 +97,7 @@ class StatementOrder:
     """
 
     def __init__(
-        self,
-        body: Block,
-        threads: int,
-        conditions: set[Value],
-        sized: Mapping[Value, ArgumentLayout],
-        given: Given,
+        self, body: Block, threads: int, conditions: set[Value], sized: Mapping[Value, ArgumentLayout], given: Given
     ) -> None:
         self.threads = threads
         self.conditions = conditions

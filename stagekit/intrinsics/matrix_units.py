@@ -19,20 +19,7 @@ from typing import Any
 from stagekit import dtypes
 from stagekit.dtypes import DType
 from stagekit.intrinsics.registry import by_name, define
-from stagekit.ir import (
-    INDEX,
-    Builder,
-    Effect,
-    Expand,
-    Native,
-    Param,
-    Pointer,
-    Scalar,
-    Sig,
-    Space,
-    Unsupported,
-    Value,
-)
+from stagekit.ir import INDEX, Builder, Effect, Expand, Native, Param, Pointer, Scalar, Sig, Space, Unsupported, Value
 from stagekit.ir.intrinsic import Limits
 from stagekit.limits import WARP
 

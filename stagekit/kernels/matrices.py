@@ -134,12 +134,7 @@ def matmul_kernel(
 
 
 def matmul(
-    a: Any,
-    b: Any,
-    *operands: Any,
-    epilogue: Callable[..., Any] | None = None,
-    out: Any = None,
-    precision: str = "ieee",
+    a: Any, b: Any, *operands: Any, epilogue: Callable[..., Any] | None = None, out: Any = None, precision: str = "ieee"
 ) -> Any:
     """Return epilogue(a @ b, *operands), element by element, of matrices a (m, k) and b (k, n) of one dtype.
 

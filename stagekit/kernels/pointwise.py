@@ -41,11 +41,7 @@ def element_of(x: Any, row: Any, i: Any, mask: Any) -> Any:
 
 @factory
 def elementwise_kernel(
-    function: Callable[..., Any],
-    kinds: tuple[Kind, ...],
-    out_kind: tuple[sk.DType, int],
-    BY_ROWS: bool,
-    BLOCK: int,
+    function: Callable[..., Any], kinds: tuple[Kind, ...], out_kind: tuple[sk.DType, int], BY_ROWS: bool, BLOCK: int
 ) -> sk.JitFunction:
     """Return the kernel `k[pieces](out, *inputs)` of arrays without gaps, all elements in a row, or BY_ROWS the kernel
     `k[rows, pieces of a row](out, *inputs)` of arrays with two axes, and inputs of one that go with each row.

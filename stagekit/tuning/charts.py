@@ -17,11 +17,7 @@ _CHOSEN, _OTHER, _ROOF = "#2f6fb0", "#b9b9b9", "#444444"
 
 @hide_frames
 def roofline(
-    measurements: Mapping[str, Measurement],
-    *,
-    bandwidth: float,
-    operation_rate: float,
-    path: str | Path | None = None,
+    measurements: Mapping[str, Measurement], *, bandwidth: float, operation_rate: float, path: str | Path | None = None
 ) -> Any:
     """Draw measurements below what a machine can do, and return matplotlib's figure.
 

@@ -20,12 +20,7 @@ from typing import Any
 import numpy as np
 
 from stagekit.backends.interp.clusters import learn, tell
-from stagekit.backends.interp.findings import (
-    NamedBarrierMisused,
-    NamedBarrierStuck,
-    RegistersMisused,
-    RegistersStuck,
-)
+from stagekit.backends.interp.findings import NamedBarrierMisused, NamedBarrierStuck, RegistersMisused, RegistersStuck
 from stagekit.backends.interp.mbarriers import Awaited, ended
 from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.program import Built, Compiler, Running, Turn
