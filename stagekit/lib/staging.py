@@ -38,6 +38,7 @@ from stagekit.lib.weak import Guard, Ramp
 
 _ADD, _MULTIPLY, _RIGHT = map(sk._operation, ("+", "*", ">>"))
 MOST_STAGES = 16
+_FEW_PARTS = 2
 
 
 @sk._kernel_only
@@ -66,31 +67,25 @@ def staged(numbers: Any, loads: Callable[[Any], Any], stages: int = 3, whole: bo
         return LoadingRounds(numbers, loads)
     wait(slots[0].layout.threads)  # in a loop, for what was read in its last round
     for stage in range(stages - 1):
-        _begin_round(slots, loads, start + stage * step, stop, stage, whole, stages == 2)
+        _begin_round(slots, loads, start + stage * step, stop, stage, whole)
     return ReadingAhead(numbers, loads, slots, stages, whole)
 
 
 def _begin_round(
-    slots: list[Any],
-    loads: Callable[[Any], Any],
-    number: Traced,
-    stop: Traced,
-    place: Traced,
-    whole: bool,
-    is_long: bool,
+    slots: list[Any], loads: Callable[[Any], Any], number: Traced, stop: Traced, place: Traced, whole: bool
 ) -> None:
     """Begin the copies of a round, if there is one. Where all that it copies exists, nothing is masked.
 
     If that is known no branch asks for it: copies go on between products then, which `ptxas` keeps apart from branches.
     """
     if whole:
-        _begin(slots, _parts_of(loads, number), place, exists=number < stop, is_masked=False, is_long=False)
+        _begin(slots, _parts_of(loads, number), place, exists=number < stop, is_masked=False)
     elif number < stop:
         parts = _parts_of(loads, number)
         if _are_whole(parts):
-            _begin(slots, parts, place, exists=True, is_masked=False, is_long=is_long)
+            _begin(slots, parts, place, exists=True, is_masked=False)
         else:
-            _begin(slots, parts, place, exists=True, is_masked=True, is_long=is_long)
+            _begin(slots, parts, place, exists=True, is_masked=True)
     sk.cuda.cp_async_commit()
 
 
@@ -177,7 +172,7 @@ class ReadingAhead:
         sk.cuda.cp_async_wait(last - 1)
         wait(self.slots[0].layout.threads)
         into = sk.where(place == 0, last, place - 1)
-        _begin_round(self.slots, self.loads, sk._opaque(number + last * step), stop, into, self.whole, last == 1)
+        _begin_round(self.slots, self.loads, sk._opaque(number + last * step), stop, into, self.whole)
         self.place = sk.where(place == last, 0, place + 1)
         tiles = [slot.tile(place) for slot in self.slots]
         return tuple(tiles) if len(tiles) > 1 else tiles[0]
@@ -265,17 +260,15 @@ def _are_whole(parts: list[Part]) -> Any:
 
 
 @sk._direct
-def _begin(
-    slots: list[StageMemory], parts: list[Part], place: Traced, *, exists: Any, is_masked: bool, is_long: bool
-) -> None:
+def _begin(slots: list[StageMemory], parts: list[Part], place: Traced, *, exists: Any, is_masked: bool) -> None:
     """Begin to copy parts to the matrices of this number. exists: whether there are any; else zeros are written.
 
-    is_long: rounds are, of which two are enough, as in attention: they lack registers, and have time to compute what copies need.
+    Rounds that copy more than two parts, as for the gradients of k and v, lack registers: they compute anew what copies need.
     """
     for slot, part in zip(slots, parts):
         matrix, layout, width = slot.matrix(place), slot.layout, slot.layout.width
         first, (ramp, inside) = layout.first(), _forms(part)
-        if is_long:
+        if len(slots) > _FEW_PARTS:
             ramp, inside = replace(ramp, strides=_unseen(ramp.strides)), _unseen_bounds(inside)
         masks = [both(exists, each) for each in layout.valid()[::width]]
         if is_masked:
