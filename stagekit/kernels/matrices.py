@@ -266,23 +266,29 @@ def cpu_blocks_for(rows: int, columns: int) -> Blocks:
 
 
 @factory
-def transpose_kernel(dtype: Dtype, ROWS: int, COLUMNS: int, THREADS: int = 256) -> sk.JitFunction:
-    """Return the kernel `k[blocks of rows, blocks of columns](x, out)`, which turns blocks of ROWS by COLUMNS of x."""
+def transpose_kernel(dtype: Dtype, SIDE: int, STRIP: int | None = None, THREADS: int = 256) -> sk.JitFunction:
+    """Return the kernel `k[blocks of rows, blocks of columns](x, out)`, which turns squares of SIDE by SIDE.
+
+    STRIP: columns of the strips in which it does that. All are read before the first is turned.
+    """
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     X = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, (None, 1))]
     Out = Annotated[sk.Array, sk.Tensor((columns, rows), dtype, (None, 1))]
+    width = STRIP or SIDE
+    starts = range(0, SIDE, width)
 
     @sk.jit(threads=THREADS)
     def transpose(x: X, out: Out) -> None:
-        row, column = sk.program_id(0) * ROWS, sk.program_id(1) * COLUMNS
-        turned = sk.load(x.tile((row, column), (ROWS, COLUMNS))).T
-        sk.store(out.tile((column, row), (COLUMNS, ROWS)), turned)
+        row, column = sk.program_id(0) * SIDE, sk.program_id(1) * SIDE
+        strips = [sk.load(x.tile((row, column + start), (SIDE, width))) for start in starts]
+        for start, strip in zip(starts, strips):
+            sk.store(out.tile((column + start, row), (width, SIDE)), strip.T)
 
     return transpose
 
 
-_TURNED: dict[int, tuple[int, int]] = {1: (256, 64), 2: (64, 64), 4: (128, 32), 8: (256, 16)}
-"""Blocks that a GPU turns, by the bytes of an element: eight lanes read a row, so that a warp writes to each bank once."""
+_STRIPS: dict[int, int] = {1: 64, 2: 64, 4: 32, 8: 16}
+"""Columns of a strip on a GPU, by the bytes of an element: eight lanes read a row, so that a warp writes to each bank once."""
 
 
 def transpose(x: Any, *, out: Any = None) -> Any:
@@ -290,9 +296,9 @@ def transpose(x: Any, *, out: Any = None) -> Any:
     require(is_array(x) and len(x.shape) == 2, "a matrix is needed, got {!r}", x)
     out = empty(x, (x.shape[1], x.shape[0]), dtype_of(x)) if out is None else checked_out(out, apart=(x,))
     size = dtype_of(x).itemsize
-    rows, columns = _TURNED[size] if not is_on_cpu(x) else (64, 64) if size > 1 else (128, 128)
+    side = 64 if size > 1 else 128  # rows of at least 128 bytes
     is_wide = size <= 2 and x.shape[0] % 8 == x.shape[1] % 8 == 0  # few vectors, where 512 threads were slower
     threads = 256 if is_wide or is_on_cpu(x) else 512
-    kernel = transpose_kernel(dtype_of(x), rows, columns, threads)
-    kernel[sk.cdiv(x.shape[0], rows), sk.cdiv(x.shape[1], columns)](x, out)
+    kernel = transpose_kernel(dtype_of(x), side, None if is_on_cpu(x) else _STRIPS[size], threads)
+    kernel[sk.cdiv(x.shape[0], side), sk.cdiv(x.shape[1], side)](x, out)
     return out

@@ -95,8 +95,8 @@ SPECIALISED = {
 
 
 SPILLED = {"attention": 40}
-"""Bytes, at most: sums have 192 of 255 registers. With blocks for which nothing is spilled it was 6 % slower, and with strides that
-are multiplied anew, of which 24 were left, 2 %: but for one number what is spilled stays as it is round the loop."""
+"""Bytes, at most: sums have 192 of 255 registers, and all that is spilled but one number stays as it is round the loop. With
+blocks for which nothing is spilled it was 6 % slower, with strides that are multiplied anew, where 24 bytes were left, 2 %."""
 SPILLED_BEFORE = {"attention": 24, "attention, gradient of q": 8}
 """The same on compute capability 8.0."""
 
