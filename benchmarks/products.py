@@ -1,10 +1,11 @@
 """Matrix products and attention of the shelf beside torch's: cuBLAS, and FlashAttention by scaled_dot_product_attention.
 
-    python benchmarks/products.py [--rounds 5] [--only matmul|hopper|attention]
+    python benchmarks/products.py [--rounds 5] [--only matmul|hopper|many|attention]
 
 Needs a GPU and torch. Both alternate in one process, back to back, so that the chip is as warm as in a long run ("sustained");
 medians of the rounds. error: the norm of the difference from a product in float64, or from torch's attention, over the norm of
-that. first: seconds until a kernel has run, compiling included.
+that. first: seconds until a kernel has run, compiling included. Products of int8 are beside `torch._int_mm`, batches beside
+`torch.bmm`, rows in groups beside `torch._grouped_mm`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ MATRICES = (  # dtype, precision, (m, n, k)
     ("float32", "ieee", (4096, 4096, 4096)),
     ("float32", "tf32", (4096, 4096, 4096)),
     ("float32", "tf32x3", (4096, 4096, 4096)),
+    ("int8", "ieee", (4096, 4096, 4096)),
+    ("int8", "ieee", (8192, 8192, 8192)),
     ("bfloat16", "ieee", (16, 4096, 4096)),
+    ("bfloat16", "ieee", (128, 4096, 4096)),
+    ("bfloat16", "ieee", (4096, 64, 4096)),
     ("bfloat16", "ieee", (4096, 4096, 64)),
     ("bfloat16", "ieee", (300, 1000, 777)),
 )
@@ -44,6 +49,8 @@ BY_HAND = (  # (m, n, k), of bfloat16 with both factors along k
     (512, 8192, 8192),
     (128, 8192, 8192),
 )
+BATCHES = ((32, 1024, 1024, 1024), (64, 512, 512, 128))  # (batch, m, n, k), of bfloat16
+GROUPS = ((8, 4096, 4096, 4096), (64, 4096, 2048, 2048))  # (groups, rows of all of them, n, k), of bfloat16
 HEADS, LENGTH, DIMS = 16, 4096, (128, 64)
 BACKWARD_PRODUCTS = 2.5  # of a backward pass, against the two of a forward pass
 
@@ -85,17 +92,54 @@ def row(name: str, operations: float, times: tuple[float, float], error: float, 
     return f"| {name} | {ours:.0f} | {theirs:.0f} | {ours / theirs:.3f} | {error:.1e} | {first:.2f} |"
 
 
+def matrix(dtype: str, *shape: int) -> Any:
+    import torch
+
+    kind = getattr(torch, dtype)
+    if dtype == "int8":
+        return torch.randint(-9, 10, shape, device="cuda", dtype=kind)
+    return torch.randn(*shape, device="cuda").to(kind)
+
+
 def product(dtype: str, precision: str, shape: tuple[int, int, int], rounds: int) -> Iterator[str]:
     """Yield the row of one matrix product."""
     import torch
 
     m, n, k = shape
-    a, b = (torch.randn(*each, device="cuda").to(getattr(torch, dtype)) for each in ((m, k), (k, n)))
+    a, b = matrix(dtype, m, k), matrix(dtype, k, n)
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    theirs = torch._int_mm if dtype == "int8" else torch.mm
     out, first = timed(lambda: kernels.matmul(a, b, precision=precision))
-    times = alternated(lambda: kernels.matmul(a, b, out=out, precision=precision), lambda: torch.mm(a, b), rounds)
+    times = alternated(lambda: kernels.matmul(a, b, out=out, precision=precision), lambda: theirs(a, b), rounds)
     error = error_of(out, torch.mm(a.double(), b.double()))
     yield row(f"{dtype} {precision} {m}×{n}×{k}", 2 * m * n * k, times, error, first)
+
+
+def batch(shape: tuple[int, int, int, int], rounds: int) -> Iterator[str]:
+    """Yield the row of a batch of products."""
+    import torch
+
+    count, m, n, k = shape
+    a, b = matrix("bfloat16", count, m, k), matrix("bfloat16", count, k, n)
+    out, first = timed(lambda: kernels.batched_matmul(a, b))
+    times = alternated(lambda: kernels.batched_matmul(a, b, out=out), lambda: torch.bmm(a, b), rounds)
+    error = error_of(out, torch.bmm(a.double(), b.double()))
+    yield row(f"bfloat16 {count} of {m}×{n}×{k}", 2 * count * m * n * k, times, error, first)
+
+
+def groups(shape: tuple[int, int, int, int], rounds: int) -> Iterator[str]:
+    """Yield the row of a product of rows in groups of one size, each with a matrix of its own."""
+    import torch
+
+    count, rows, n, k = shape
+    a, b = matrix("bfloat16", rows, k), matrix("bfloat16", count, k, n)
+    ends = torch.arange(1, count + 1, device="cuda", dtype=torch.int32) * (rows // count)
+    out, first = timed(lambda: kernels.grouped_matmul(a, b, ends))
+    times = alternated(
+        lambda: kernels.grouped_matmul(a, b, ends, out=out), lambda: torch._grouped_mm(a, b, ends), rounds
+    )
+    error = error_of(out.view(count, -1, n), torch.bmm(a.view(count, -1, k).float(), b.float()))
+    yield row(f"bfloat16 {rows} rows in {count} groups ×{n}×{k}", 2 * rows * n * k, times, error, first)
 
 
 def by_hand(shape: tuple[int, int, int], rounds: int) -> Iterator[str]:
@@ -145,13 +189,16 @@ def attention(dim: int, causal: bool, rounds: int) -> Iterator[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=("matmul", "hopper", "attention"))
+    parser.add_argument("--only", choices=("matmul", "hopper", "many", "attention"))
     options = parser.parse_args()
     sys.stdout.write(f"{describe('cuda')}\n\n")
     sys.stdout.write("| | TFLOP/s | torch's | ratio | error | first, s |\n|---|---|---|---|---|---|\n")
     rows = {
         "matmul": (product(*each, options.rounds) for each in MATRICES),
         "hopper": (by_hand(each, options.rounds) for each in BY_HAND),
+        "many": chain(
+            (batch(each, options.rounds) for each in BATCHES), (groups(each, options.rounds) for each in GROUPS)
+        ),
         "attention": (attention(dim, causal, options.rounds) for dim in DIMS for causal in (False, True)),
     }
     for line in chain.from_iterable(chain.from_iterable(rows[name] for name in rows if options.only in (None, name))):
