@@ -7,8 +7,8 @@ from stagekit.diagnostics import Diagnostic
 
 class NoPlatform(Diagnostic):
     title = "An operator has no code for this platform"
-    label = "`{name}` runs on the CPU, and jax compiles it for {platform}"
-    help = "compute it on the CPU: `jax.device_put(x, jax.devices('cpu')[0])`; on a GPU call the kernel with arrays directly"
+    label = "`{name}` runs on the CPU and on CUDA GPUs, and jax compiles it for {platform}"
+    help = "compute it on the CPU: `jax.device_put(x, jax.devices('cpu')[0])`"
 
 
 class NeverWritten(Diagnostic):

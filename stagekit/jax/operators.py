@@ -27,7 +27,7 @@ from jax.interpreters import ad, batching, mlir
 from stagekit.diagnostics import CallError, WrongArguments, calls_user, counted, hide_frames, shown
 from stagekit.dtypes import DType
 from stagekit.jax.errors import NoPlatform
-from stagekit.jax.plans import TARGET, Aval, CallPlan, planned
+from stagekit.jax.plans import TARGET, Aval, CallPlan, gpus, planned
 from stagekit.jit.launchable import Launchable
 from stagekit.operators.declared import (
     asked_of,
@@ -310,7 +310,7 @@ class Call:
             raise OperatorError(GradientCount(self.operator.name, *texts))
         return tuple(each for name, each in zip(inputs, several) if name in self.inputs)
 
-    def plan(self, avals: Sequence[Aval]) -> CallPlan:
+    def plan(self, avals: Sequence[Aval], platform: str) -> CallPlan:
         """Return what XLA runs for inputs of these shapes."""
         operator = self.operator
         others = {each: value for each, value in self.named(avals).items() if each not in self.inputs}
@@ -323,6 +323,7 @@ class Call:
             others,
             operator.aliases,
             [*operator.parameters],
+            platform,
         )
 
 
@@ -351,8 +352,10 @@ launch_p.def_abstract_eval(_outputs)
 
 
 @hide_frames
-def _lower(context: Any, *operands: Any, call: Call) -> Any:
-    plan, made = call.plan(context.avals_in), len(context.avals_out)
+def _lower(platform: str, context: Any, *operands: Any, call: Call) -> Any:
+    if platform == "cuda" and not gpus():
+        raise OperatorError(NoPlatform(call.operator.name, "cuda, and JAX finds no GPU"))
+    plan, made = call.plan(context.avals_in, platform), len(context.avals_out)
     scratch = [jax.core.ShapedArray(each.shape, each.dtype) for each in plan.scratch]
     whole = context.replace(avals_out=[*context.avals_out, *scratch])
     rule = jax.ffi.ffi_lowering(TARGET, operand_output_aliases=dict(plan.aliases))
@@ -365,7 +368,8 @@ def _refuse_platform(context: Any, *operands: Any, call: Call) -> Any:
 
 
 mlir.register_lowering(launch_p, _refuse_platform)
-mlir.register_lowering(launch_p, _lower, platform="cpu")
+for _platform in ("cpu", "cuda"):
+    mlir.register_lowering(launch_p, functools.partial(_lower, _platform), platform=_platform)
 
 
 @hide_frames

@@ -18,7 +18,7 @@ import jax
 import jax_tvm_ffi
 import tvm_ffi
 
-from stagekit.backends.launcher import SEQUENCES, load_dispatcher, load_sequence
+from stagekit.backends.launcher import SEQUENCES, Functions, load_dispatcher, load_sequence
 from stagekit.diagnostics import calls_user
 from stagekit.dtypes import element_dtype
 from stagekit.forks import Once
@@ -26,7 +26,7 @@ from stagekit.jax.errors import NeverWritten
 from stagekit.jit.native_launchers import provide_support
 from stagekit.operators.errors import BadOperand, OperatorError, OutputDiffers, refused
 from stagekit.operators.recording import LaunchRecorder, Placeholder
-from stagekit.runtime import native_process
+from stagekit.runtime import driver, native_process
 from stagekit.runtime.pool import keep_for_ever
 
 Aval = Any  # what has a shape and a dtype: jax.ShapeDtypeStruct, or JAX's own
@@ -52,12 +52,14 @@ def planned(
     others: Mapping[str, Any],
     aliases: Mapping[str, str],
     parameters: Sequence[str],
+    platform: str,
 ) -> CallPlan:
     """Run a function with arrays without data, and register what it launches. others: arguments that are no arrays.
 
     aliases: outputs that have the memory of an input. parameters: of the function; other outputs are what it returns.
+    platform: "cpu" or "cuda"; there the code is loaded on each GPU that JAX uses.
     """
-    recorder = LaunchRecorder()
+    recorder = LaunchRecorder(gpus() if platform == "cuda" else ())
     taken = {each: _placeholder(recorder, name, each, aval, each in aliases.values()) for each, aval in inputs.items()}
     given = {
         each: _placeholder(recorder, name, each, aval, True, taken.get(aliases.get(each, "")))
@@ -77,6 +79,14 @@ def planned(
 def aliases_of(inputs: Mapping[str, Any], outputs: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[int, int]:
     """Return by the place of an input the place of the output that has its memory."""
     return {[*inputs].index(given): [*outputs].index(output) for output, given in aliases.items() if given in inputs}
+
+
+def gpus() -> tuple[int, ...]:
+    """Return the numbers of this process's GPUs that JAX uses, none where it has none."""
+    try:
+        return tuple(device.local_hardware_id for device in jax.local_devices(backend="cuda"))
+    except RuntimeError:  # JAX knows no such platform, or finds no GPU
+        return ()
 
 
 def _placeholder(
@@ -130,15 +140,16 @@ def _registered_plan(
     provide_support()
     if not native_process.has_functions():
         raise refused(name, "this interpreter has no native launchers, which XLA would call", "use CPython on Linux")
-    process = native_process.process()
-    process.pool.count_threads()
+    native_process.process().pool.count_threads()
     steps, kept = recorder.steps(order)
-    codes = [launch.kernel.artifact.code for launch in recorder.launches]
-    numbers = [(step.words, step.places, step.grid, step.scratch_bytes) for step in steps]
-    digest = hashlib.sha256(repr((len(call), codes, numbers)).encode()).digest()
+    artifacts = [launch.kernel.artifact for launch in recorder.launches]
+    codes = [(artifact.target, artifact.code, artifact.entry) for artifact in artifacts]
+    sizes = [(launch.size, launch.memory_bytes) for launch in recorder.launches]
+    numbers = [(step.words, step.places) for step in steps]
+    digest = hashlib.sha256(repr((len(call), codes, sizes, numbers)).encode()).digest()
 
     def make() -> tuple[int, object]:
-        code, texts = load_sequence(steps, len(call), process.address, process.functions["run_apart"], _raise_error())
+        code, texts = load_sequence(steps, len(call), _functions(on_gpu=bool(recorder.devices)))
         return code.address, (code, texts, kept)
 
     key = _sequences.key_of(digest, make)
@@ -159,9 +170,12 @@ class _Sequences:
 
     @functools.cached_property
     def _dispatcher(self) -> object:
-        code, texts = load_dispatcher(ctypes.addressof(self._table), _raise_error())
+        code, texts = load_dispatcher(ctypes.addressof(self._table), _functions())
         function = tvm_ffi.Function.__from_extern_c__(code.address)
-        jax_tvm_ffi.register_ffi_target(TARGET, function, ["attrs.key", "args", "rets"], platform="cpu")
+        taken = ["attrs.key", "args", "rets"]
+        jax_tvm_ffi.register_ffi_target(TARGET, function, taken, platform="cpu")
+        if gpus():
+            jax_tvm_ffi.register_ffi_target(TARGET, function, taken, platform="gpu", allow_cuda_graph=True)
         return code, texts, function
 
     def key_of(self, digest: bytes, make: Callable[[], tuple[int, object]]) -> int:
@@ -187,5 +201,13 @@ TARGET = "stagekit"  # the name by which XLA calls
 _sequences = _Sequences()
 
 
-def _raise_error() -> int:
-    return ctypes.cast(ctypes.CDLL(None).TVMFFIErrorSetRaisedFromCStr, ctypes.c_void_p).value or 0
+def _functions(*, on_gpu: bool = False) -> Functions:
+    """Return what machine code calls: functions of tvm-ffi, which is loaded, of the pool, and of the driver."""
+
+    def own(name: str) -> int:
+        return ctypes.cast(getattr(ctypes.CDLL(None), f"TVMFFI{name}"), ctypes.c_void_p).value or 0
+
+    process = native_process.process()
+    error_name = driver.function_address("cuGetErrorName") if on_gpu else 0
+    errors = own("ErrorSetRaisedFromCStr"), own("ErrorSetRaisedFromCStrParts")
+    return Functions(*errors, own("EnvGetStream"), process.address, process.functions["run_apart"], error_name)

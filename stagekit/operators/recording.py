@@ -22,15 +22,17 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from stagekit import native_tables as tables
-from stagekit.backends.launcher import RecordedAddress, RecordedStep
+from stagekit.backends.launcher import OnCpu, OnGpu, RecordedAddress, RecordedStep
 from stagekit.diagnostics import Diagnostic, StagekitError, hide_frames
 from stagekit.dtypes import DType
 from stagekit.runtime import native_process
-from stagekit.runtime.cpu import CpuKernel, WrittenLaunch
-from stagekit.runtime.kernel import Kernel, LaunchOther
+from stagekit.runtime.checks import Target
+from stagekit.runtime.cpu import CpuKernel
+from stagekit.runtime.cuda import CudaKernel
+from stagekit.runtime.kernel import Kernel, LaunchOther, WrittenLaunch
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest
 from stagekit.runtime.native_process import PreparedLaunch
-from stagekit.runtime.views import CPU, ArrayView, c_strides
+from stagekit.runtime.views import CPU, ArrayView, Device, c_strides
 from stagekit.signature import ArraySpec, PointerSpec, slot_offsets
 
 _FIRST_ADDRESS = 1 << 40
@@ -76,8 +78,8 @@ class Placeholder:
         self._recorder, self._address, self._steps, self._dtype = recorder, address, steps, dtype
         self._is_writable = is_writable
 
-    is_cpu = True
     shape: tuple[int, ...]
+    is_cpu = property(lambda self: self._recorder.device == CPU)
     dtype = property(lambda self: self._dtype.numpy)
     ndim = property(lambda self: len(self.shape))
     size = property(lambda self: math.prod(self.shape))
@@ -93,7 +95,7 @@ class Placeholder:
         return self.shape[0]
 
     def __stagekit_view__(self) -> ArrayView:
-        return ArrayView(self._address, self.shape, self._steps, self._dtype, CPU, self._is_writable)
+        return ArrayView(self._address, self.shape, self._steps, self._dtype, self._recorder.device, self._is_writable)
 
     def data_ptr(self) -> int:
         """Return the address, by which arrays are told apart."""
@@ -184,11 +186,15 @@ Placeholder.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
 class LaunchRecorder:
-    """A session in which launches of this thread are written down. arrays: all, in the order in which they were made."""
+    """A session in which launches of this thread are written down. arrays: all, in the order in which they were made.
 
-    target = "cpu"
+    devices: where the launches may run: none for the CPU, or the numbers of GPUs. The arrays are on the first of them.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, devices: Sequence[int] = ()) -> None:
+        self.devices = devices
+        self.device = Device("cuda", devices[0]) if devices else CPU
+        self.target: Target = "cuda" if devices else "cpu"
         self.arrays: list[Placeholder] = []
         self.written: set[int] = set()  # places in `arrays` of what launches write
         self.launches: list[WrittenLaunch] = []
@@ -227,15 +233,19 @@ class LaunchRecorder:
             return None
         return place
 
-    def add(self, kernel: CpuKernel, arguments: Sequence[Any], brackets: LaunchRequest) -> None:
+    def add(self, kernel: CpuKernel | CudaKernel, arguments: Sequence[Any], brackets: LaunchRequest) -> None:
         """Write a launch down."""
         artifact = kernel.artifact
+        if self.devices and brackets.stream is not None:
+            raise _refused(
+                artifact.kernel_name, "its brackets name a stream, and the library has its own", "leave it out"
+            )
         if artifact.has_records:
             raise _refused(artifact.kernel_name, "it prints or asserts, which only Python reads", "leave both out")
         if artifact.grid_state or brackets.attributes.cooperative:
             why = "its blocks wait for each other, which needs threads of Python"
             raise _refused(artifact.kernel_name, why, "split it into two kernels")
-        launch = kernel.written_down(arguments, brackets)
+        launch = kernel.written_down(arguments, brackets, self.devices)
         for slot, word in zip(artifact.signature.slots, launch.words):
             spec = artifact.signature.specs[slot.argument]
             if slot.kind == "address" and isinstance(spec, ArraySpec | PointerSpec):
@@ -263,12 +273,22 @@ class LaunchRecorder:
                 assert place is not None
                 places.append(RecordedAddress(word, order[place], words[word] - self._starts[place], spec.align))
                 words[word] = 0
+        facts = tuple(fact.holds for fact in signature.facts)
+        return RecordedStep(tuple(words), tuple(places), facts, launch.size.grid, _way_to_run(launch))
+
+
+def _way_to_run(launch: WrittenLaunch) -> OnCpu | OnGpu:
+    kernel, size = launch.kernel, launch.size
+    if isinstance(kernel, CpuKernel):
         faults = (0, tables.WAITS, tables.NO_MEMORY, tables.FORKED)
-        return RecordedStep(
-            launch.code, launch.cost, tuple(words), tuple(places), tuple(fact.holds for fact in signature.facts),
-            launch.size.grid, launch.size.blocks, launch.scratch_bytes,
-            {fault: str(launch.kernel.error_of(fault, None)) for fault in faults},
-        )  # fmt: skip
+        texts = {fault: str(kernel.error_of(fault, None)) for fault in faults}
+        code, cost = launch.addresses
+        return OnCpu(code, cost, size.blocks, launch.memory_bytes, texts)
+    signature, name = kernel.artifact.signature, kernel.artifact.kernel_name
+    offsets = tuple(slot_offsets(signature.slots)[:-1])
+    number, rows, count, attributes = launch.addresses
+    of_driver = name, number, rows, count, attributes
+    return OnGpu(*of_driver, offsets, signature.maps, size.block, launch.memory_bytes)
 
 
 class _RecordingKernel(Kernel):
@@ -283,7 +303,7 @@ class _RecordingKernel(Kernel):
         return self._kernel.request(key)
 
     def launch(self, arguments: Sequence[Any], brackets: LaunchRequest = NO_BRACKETS) -> None:
-        if isinstance(self._kernel, CpuKernel):
+        if isinstance(self._kernel, CpuKernel | CudaKernel):
             self._recorder.add(self._kernel, arguments, brackets)
         else:  # of blocks without threads: it checks the arguments
             self._kernel.launch(arguments, brackets)

@@ -24,7 +24,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError, Loc, StagekitError, hide_frames
@@ -32,7 +32,7 @@ from stagekit.native_tables import FORKED, NO_MEMORY, SCRATCH_ALIGN, WAITS, WORD
 from stagekit.runtime import native_process
 from stagekit.runtime.checks import Reading
 from stagekit.runtime.errors import BarrierError, ForkedLaunch, GridTooLarge, LaunchError, MissedBarrier, WaitsForEver
-from stagekit.runtime.kernel import Buffer, Kernel, LaunchOther, Packer, size_words
+from stagekit.runtime.kernel import Buffer, Kernel, LaunchOther, Packer, WrittenLaunch, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, LaunchRequest, LaunchSize
 from stagekit.runtime.native_process import PreparedLaunch, State
 from stagekit.runtime.records import RecordBuffer, report
@@ -119,17 +119,6 @@ class _Cost(ctypes.Structure):
     _fields_ = (("value", ctypes.c_double), ("waits", ctypes.c_int64))
 
 
-class WrittenLaunch(NamedTuple):
-    """A launch that was written down. kernel: must live as long. cost, code: addresses. words: one for each slot."""
-
-    kernel: CpuKernel
-    cost: int
-    code: int
-    words: tuple[int, ...]
-    size: LaunchSize
-    scratch_bytes: int
-
-
 class CpuKernel(Kernel):
     """A kernel in this process's memory. closer: called when the kernel is dropped, to free its machine code.
 
@@ -169,16 +158,12 @@ class CpuKernel(Kernel):
             at_once = self._attributes(brackets).cooperative
             run(buffer.address, buffer.address + self._slots_end, blocks, shared_bytes, at_once)
 
-    def written_down(self, arguments: Sequence[Any], brackets: LaunchRequest) -> WrittenLaunch:
-        """Return a launch in numbers, without running it. Raises what `launch` would."""
-        reading = Reading()
-        values = self._read(arguments, reading)
+    def written_down(self, arguments: Sequence[Any], brackets: LaunchRequest, devices: Sequence[int]) -> WrittenLaunch:
+        values = self._read(arguments, Reading())
         size = self._size(values, arguments, brackets)
-        buffer = self._packer.pack(values, size.grid)
-        count = self._slots_end // WORD
-        addresses = ctypes.addressof(self._cost), self._address
+        addresses = self._address, ctypes.addressof(self._cost)
         scratch_bytes = self.artifact.scratch_bytes + size.shared_bytes
-        return WrittenLaunch(self, *addresses, tuple(buffer.memory)[:count], size, scratch_bytes)
+        return WrittenLaunch(self, addresses, self._slot_words(values), size, scratch_bytes)
 
     def _run(self, slots: int, grid: int, blocks: int, shared_bytes: int, at_once: bool = False) -> None:
         scratch_bytes, done, fault = self.artifact.scratch_bytes + shared_bytes, 0, 0

@@ -30,7 +30,7 @@ from stagekit.runtime.checks import GpuReading, Native
 from stagekit.runtime.device_array import DeviceArray, tensor_slot
 from stagekit.runtime.device_copies import DeviceCopies
 from stagekit.runtime.errors import CudaError, LaunchError
-from stagekit.runtime.kernel import Kernel, LaunchOther, Packer, size_words
+from stagekit.runtime.kernel import Kernel, LaunchOther, Packer, WrittenLaunch, size_words
 from stagekit.runtime.launch_config import NO_BRACKETS, Axes, LaunchRequest, LaunchSize, stream_handle
 from stagekit.runtime.native_process import PreparedLaunch, State
 from stagekit.runtime.records import CAPACITY_WORDS, RecordBuffer, report
@@ -143,6 +143,19 @@ class CudaKernel(Kernel):
         words |= size_words(LaunchRequest(size._replace(shared_bytes=shared_bytes)))
         return native_process.make_prepared("enqueue_prepared", self._name, general, state, words, args, gpu, buffer)
 
+    def written_down(self, arguments: Sequence[Any], brackets: LaunchRequest, devices: Sequence[int]) -> WrittenLaunch:
+        gpu = GpuReading(lambda _: 0)
+        values = self._read(arguments, gpu)
+        size, attributes = self._size(values, arguments, brackets), self._attributes(brackets)
+        self._provide_rows()
+        for gpu.device in devices:
+            with self._ready(gpu, size, attributes):
+                pass  # the code is there now
+        count, table = _attribute_table(attributes)
+        addresses = self._number, ctypes.addressof(self._rows), count, ctypes.addressof(table) if count else 0
+        shared_bytes = size.shared_bytes + self.artifact.added_shared_bytes
+        return WrittenLaunch(self, addresses, self._slot_words(values), size, shared_bytes)
+
     def _reading(self, brackets: LaunchRequest, arguments: Sequence[Any]) -> GpuReading:
         given = None if brackets.stream is None else stream_handle(brackets.stream)
         if given is not None:
@@ -185,11 +198,7 @@ class CudaKernel(Kernel):
         attributes = self._attributes(request)
         if self.artifact.has_records or self.artifact.is_debug or attributes.cooperative:
             return None
-        _complete_process()
-        if self._rows is None:
-            self._rows = (ctypes.c_uint64 * (len(tables.DEVICE) * tables.DEVICES))()
-            for device, module in list(self._modules.items()):
-                self._tell_native(device, module)
+        self._provide_rows()
         stream = 0 if request.stream is None else stream_handle(request.stream)
         words = {"code": ctypes.addressof(self._rows), "kernel_number": self._number, "device": _NO_DEVICE}
         words |= {"stream": stream, "has_stream": tables.GIVEN * (request.stream is not None)}
@@ -198,6 +207,14 @@ class CudaKernel(Kernel):
         return State(
             {**words, **size_words(request)}, {"fail": _fail_launch}, (self, self._rows, request.stream, table)
         )
+
+    def _provide_rows(self) -> None:
+        """Make the rows where machine code looks for the kernel, and tell it where the driver is."""
+        _complete_process()
+        if self._rows is None:
+            self._rows = (ctypes.c_uint64 * (len(tables.DEVICE) * tables.DEVICES))()
+            for device, module in list(self._modules.items()):
+                self._tell_native(device, module)
 
     def _tell_native(self, device: int, module: _LoadedModule) -> None:
         """Put a module into the row where native launchers look for it."""

@@ -17,7 +17,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from stagekit.artifact import Artifact
 from stagekit.diagnostics import InternalError, hide_frames
@@ -44,6 +44,21 @@ from stagekit.signature import Choice, LaunchAttributes, LaunchSpec, ParamSlot, 
 
 LaunchOther = Callable[[Choice], None]
 """Launches another entry of a kernel, with the same arguments."""
+
+
+class WrittenLaunch(NamedTuple):
+    """A launch that was written down. kernel: must live as long. words: one for each slot. memory_bytes: of scratch memory for a
+    thread on the CPU, or of dynamic shared memory on a GPU.
+
+    addresses: on the CPU of the code and of its cost; on a GPU the kernel's number, the address of its DEVICE rows, how many
+    attributes the launch has, and their address.
+    """
+
+    kernel: Kernel
+    addresses: tuple[int, ...]
+    words: tuple[int, ...]
+    size: LaunchSize
+    memory_bytes: int
 
 
 class Kernel(ABC):
@@ -100,6 +115,15 @@ class Kernel(ABC):
         request: the brackets, whose size is in numbers, or None for a kernel that computes its own.
         """
         return None
+
+    def written_down(self, arguments: Sequence[Any], brackets: LaunchRequest, devices: Sequence[int]) -> WrittenLaunch:
+        """Return a launch in numbers, without running it. Raises what `launch` would. devices: GPUs on which it may run."""
+        raise InternalError(f"{self._name}: launches on {self.artifact.target} are not written down")
+
+    def _slot_words(self, values: Native) -> tuple[int, ...]:
+        """Return the native parameters of a launch that are no tensor maps."""
+        slots = self.artifact.signature.slots
+        return tuple(Packer(slots).pack(values).memory)[: slot_offsets(slots)[-1] // WORD]
 
     def _read(self, arguments: Sequence[Any], reading: Reading) -> Native:
         """Return one value per slot, which hold while `reading` lives. An error says what was launched."""

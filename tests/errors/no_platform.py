@@ -16,5 +16,5 @@ def copy(x, *, out):
     copy_kernel[1](x, out, x.size)
 
 
-jax.jit(copy).trace(jnp.ones(64)).lower(lowering_platforms=("cuda",))
+jax.jit(copy).trace(jnp.ones(64)).lower(lowering_platforms=("tpu",))
 # jax

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,19 @@ import jax.numpy as jnp
 import stagekit.jax as skj
 from stagekit import kernels
 
+each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
 n = sk.dynamic("n")
 rng = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def device(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The device on which JAX makes arrays: the CPU, where a test does not say another one."""
+    name = getattr(request, "param", "cpu")
+    if name == "cuda" and not skj.plans.gpus():
+        pytest.skip("JAX has no plugin for CUDA")
+    with jax.default_device(found := jax.local_devices(backend=name)[0]):
+        yield found
 
 
 @sk.jit
@@ -63,6 +74,7 @@ def plain_rmsnorm(x: Any, weight: Any, eps: float = 1e-6) -> Any:
     return x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + eps) * weight
 
 
+@each_device
 @pytest.mark.parametrize("length", [0, 1, 63, 64, 1000])
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.float16])
 def test_every_way_of_calling_gives_the_same(length: int, dtype: Any) -> None:
@@ -76,6 +88,7 @@ def test_every_way_of_calling_gives_the_same(length: int, dtype: Any) -> None:
         np.testing.assert_array_equal(np.asarray(gradient, np.float32), 3.0)
 
 
+@each_device
 def test_gradients_are_those_of_the_plain_function() -> None:
     x, weight = array(7, 300), array(300)
 
@@ -87,6 +100,7 @@ def test_gradients_are_those_of_the_plain_function() -> None:
     )
 
 
+@each_device
 def test_second_derivatives_go_as_far_as_there_are_backwards() -> None:
     x = array(5)
     second = jax.grad(lambda x: jax.grad(lambda x: (scale(x, factor=3.0) ** 3).sum())(x).sum())
@@ -98,6 +112,7 @@ def test_second_derivatives_go_as_far_as_there_are_backwards() -> None:
         jax.jit(jax.grad(lambda a: matmul(a, a).sum()))(array(3, 3))
 
 
+@each_device
 @pytest.mark.parametrize(
     ("function", "axes", "shapes"),
     [
@@ -119,6 +134,7 @@ def test_a_batch_is_what_a_call_for_each_gives(function: Any, axes: tuple[Any, .
     jax.tree.map(lambda a, *b: np.testing.assert_allclose(a, np.stack(b), rtol=1e-6), found, *each)
 
 
+@each_device
 def test_a_given_rule_makes_the_batch() -> None:
     def rule(axis_size: int, in_batched: list[bool], x: Any, *, factor: float, BLOCK: int) -> Any:
         return jnp.full_like(x, axis_size * factor), True
@@ -128,6 +144,7 @@ def test_a_given_rule_makes_the_batch() -> None:
     np.testing.assert_array_equal(jax.vmap(lambda x: ruled(x, factor=2.0))(jnp.ones((3, 4))), 6.0)
 
 
+@each_device
 def test_an_alias_takes_the_memory_of_an_input_that_is_given_away() -> None:
     doubled = skj.operator(scale.function, outputs={"out": "x"}, aliases={"out": "x"})
     x = jnp.arange(100.0)
@@ -141,6 +158,7 @@ def test_an_alias_takes_the_memory_of_an_input_that_is_given_away() -> None:
     np.testing.assert_array_equal(z, 4 * np.arange(100.0))
 
 
+@each_device
 def test_memory_of_a_call_and_returned_outputs() -> None:
     """Scratch arrays are memory that XLA gives; outputs may be returned, views taken, launches be several."""
 
@@ -156,6 +174,7 @@ def test_memory_of_a_call_and_returned_outputs() -> None:
     np.testing.assert_allclose(jax.jit(last_row_times_six)(x), 6 * x[-1], rtol=1e-6)
 
 
+@each_device
 def test_values_are_told_apart_and_sizes_share_code() -> None:
     x = jnp.ones(3)
     compiled = scaled.specialize(BLOCK=64)
@@ -168,6 +187,7 @@ def test_values_are_told_apart_and_sizes_share_code() -> None:
     assert before == len(compiled.history.text())  # sizes and numbers compile nothing
 
 
+@each_device
 def test_a_kernel_says_the_shapes_of_its_outputs() -> None:
     @sk.function
     def pairs(
@@ -187,6 +207,7 @@ def test_a_kernel_says_the_shapes_of_its_outputs() -> None:
     np.testing.assert_array_equal(found, [[0, 2], [4, 4]])
 
 
+@each_device
 def test_threads_of_python_run_while_xla_does() -> None:
     """A launch has no GIL: another thread counts on, and many launches at a time give what each gives alone."""
     x = array(1 << 16)
@@ -202,6 +223,45 @@ def test_threads_of_python_run_while_xla_does() -> None:
     for each in threads:
         each.join()
     assert [True] * 40 == found
+
+
+@each_device
+def test_launches_in_a_loop_that_xla_runs() -> None:
+    """The same launch again and again, whose arrays lie elsewhere each time; on a GPU XLA may make a graph of it."""
+    found = jax.jit(lambda x: jax.lax.fori_loop(0, 20, lambda i, y: scale(y, factor=0.5) + x, x))(jnp.ones(1000))
+
+    np.testing.assert_allclose(found, 2.0, rtol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+@pytest.mark.parametrize("rows", [1, 300])
+def test_a_product_by_tensor_maps_and_clusters(rows: int) -> None:
+    if sk.cuda.capability() < 90:
+        pytest.skip("tensor maps are of compute capability 9.0")
+    product = skj.operator(
+        lambda a, b, *, out: kernels.hopper_matmul(a, b, out=out),
+        outputs={"out": lambda a, b: jax.ShapeDtypeStruct((len(a), b.shape[1]), a.dtype)},
+    )
+    a, b = (jnp.asarray(rng.integers(-4, 4, shape), jnp.bfloat16) for shape in ((rows, 256), (256, 512)))
+
+    np.testing.assert_array_equal(jax.jit(product)(a, b), jnp.matmul(a, b))
+
+
+@sk.jit
+def copied(x: sk.Tensor((n,), sk.float32), out: sk.Tensor((n,), sk.float32)):
+    i = sk.cuda.thread_idx("x")
+    out[i] = x[i]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+def test_what_a_gpu_cannot_run_is_refused_in_words() -> None:
+    """Arrays of the host are no outputs of XLA's, and a stream of the user's is none of XLA's."""
+    with pytest.raises(sk.StagekitError, match="name a stream"):
+        made(lambda x, *, out: copied[1, 4, 0, 7](x, out))
+    with pytest.raises(sk.StagekitError, match="WRONG_DEVICE"):
+        made(reads_other)
 
 
 @sk.function
@@ -278,7 +338,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: scale(None, factor=1.0), "`x` is None, and an output"),
     (lambda: skj.operator(half_synced, outputs="out")(jnp.float32(1)), r"of shape \(\) has no axis 0"),
     (lambda: scale(jnp.ones(3, jnp.complex64), factor=1), "complex64"),
-    (lambda: jax.jit(lambda x: scale(x, factor=2.0)).trace(jnp.ones(3)).lower(lowering_platforms=("cuda",)), "cuda"),
+    (lambda: jax.jit(lambda x: scale(x, factor=2.0)).trace(jnp.ones(3)).lower(lowering_platforms=("tpu",)), "tpu"),
 ]
 
 

@@ -11,14 +11,26 @@ registers   the numbers and pointers in them
 
 from stagekit.backends.launcher.compiler import ENTRY, compile, load_support
 from stagekit.backends.launcher.request import CallParameter, Holder, LauncherRequest, Part
-from stagekit.backends.launcher.sequence import SEQUENCES, RecordedAddress, RecordedStep, load_dispatcher, load_sequence
+from stagekit.backends.launcher.sequence import (
+    SEQUENCES,
+    Functions,
+    OnCpu,
+    OnGpu,
+    RecordedAddress,
+    RecordedStep,
+    load_dispatcher,
+    load_sequence,
+)
 
 __all__ = [
     "ENTRY",
     "SEQUENCES",
     "CallParameter",
+    "Functions",
     "Holder",
     "LauncherRequest",
+    "OnCpu",
+    "OnGpu",
     "Part",
     "RecordedAddress",
     "RecordedStep",
