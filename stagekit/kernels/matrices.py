@@ -51,11 +51,15 @@ class Blocks(NamedTuple):
 
 
 @sk.inline
-def operand_of(x: Any, row: Any, column: Any, M: int, N: int) -> Any:
-    """Return what goes with a block of the product: a block of x, a part of it if it has one axis, or x as a number."""
+def operand_of(x: Any, row: Any, column: Any, total: Any) -> Any:
+    """Return what goes with a block of the product: a block of x, a part of it if it has one axis, or x as a number.
+
+    A block is loaded as the sums lie, since there may be no shared memory left to move it through.
+    """
     if not hasattr(x, "shape"):
         return x
-    tile = sk.load(x.tile(column, N) if x.ndim == 1 else x.tile((row, column), (M, N)))
+    M, N = total.shape
+    tile = sk.load(x.tile(column, N)) if x.ndim == 1 else x.tile((row, column), (M, N)).load_like(total)
     return tile.to(sk.float32) if tile.dtype.is_float and tile.dtype.bits < 32 else tile
 
 
@@ -126,7 +130,7 @@ def matmul_kernel(
                 total = sk.dot(x, y, total, precision=precision)
                 x, y = later
         if epilogue is not None:
-            others = [operand_of(each, row, column, M, N) for each in (c, d, e, f)[: len(kinds)]]
+            others = [operand_of(each, row, column, total) for each in (c, d, e, f)[: len(kinds)]]
             total = total.of_each(epilogue, total, *others)
         sk.store(out.tile((row, column), (M, N)), total)
 

@@ -23,7 +23,18 @@ _HINTS = {"cache_modifier", "eviction_policy"}  # what a wide access may be told
 
 @sk._direct
 def _load(_: Any, pointer: Any, mask: Any = None, other: Any = None, **how: Any) -> Tile:
-    lead, (pointer, mask, other) = _in_memory((pointer, mask, other))
+    lead, given = _in_memory((pointer, mask, other))
+    return _loaded(lead, *given, **how)
+
+
+@sk._direct
+def load_like(part: Any, tile: Tile) -> Tile:
+    """Return what a part of an array has, each element where a tile of its shape has its own: none moves through memory."""
+    lead, given = placed((part.pointers, part.inside, None), tile.layout)
+    return _loaded(lead, *given)
+
+
+def _loaded(lead: Tile, pointer: Any, mask: Any, other: Any, **how: Any) -> Tile:
     layout, exists = lead.layout, lead.valid()
     if _HINTS.issuperset(how) and (found := _vectors(layout, pointer, mask, exists)):
         places = zip(found.pointers, found.masks, lead.vectors_of(other))

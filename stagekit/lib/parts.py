@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import stagekit as sk
+from stagekit.lib.access import load_like
 from stagekit.lib.placing import MAX_AXES, MAX_EXTENT, is_int, layout_for
 from stagekit.lib.tile import Tile, is_atomic
 from stagekit.lib.weak import Guard, Limit, Ramp
@@ -37,6 +38,11 @@ class Part:
     def dtype(self) -> sk.DType:
         """The dtype of the elements."""
         return self.pointers.dtype
+
+    @sk._direct
+    def load_like(self, tile: Tile) -> Tile:
+        """Return the elements, each where a tile of this shape has its own."""
+        return load_like(self, tile)
 
     @sk._direct
     def __stagekit_map__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

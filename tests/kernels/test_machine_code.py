@@ -129,6 +129,22 @@ def of_matrices(dtype: Any, kind: str) -> tuple[sk.JitFunction, list[Any]]:
     return kernel, [*(np.zeros(shape, dtype) for shape in shapes), np.zeros((blocks.rows, blocks.columns), total)]
 
 
+@pytest.mark.parametrize("kind", ["halves", "bytes"])
+def test_operands_of_an_epilogue_need_no_shared_memory(kind: str) -> None:
+    """Large blocks leave none: what goes with them is loaded as the sums lie. Only the specialiser knows how much that takes."""
+    dtype = {"halves": sk.bfloat16, "bytes": sk.int8}[kind]
+    types = (dtype, 2), (dtype, 1)
+    kernel = kernels.matmul_kernel(dtype, dtype, ((None, 1),) * 2, added_to, types, matrices.BLOCKS[kind][0])
+
+    compiled = force_entry(kernel.specialize(e=None, f=None), "quick").compile("cuda", capability=90)
+
+    assert "mma" in str(compiled.stages["ptx"])
+
+
+def added_to(x: Any, y: Any, z: Any) -> Any:
+    return x + y + z
+
+
 def of_heads(factory: Any, name: str, arrays: str) -> tuple[sk.JitFunction, list[Any]]:
     """Return a kernel of attention, and arguments for one program. arrays: which ones, q and k those like q or k, l of rows."""
     rows, columns, *_ = blocks = attending._OF_GPU[name][128]
