@@ -257,7 +257,8 @@ class Call:
         return {**dict.fromkeys(self.operator.inputs), **dict(zip(self.inputs, arrays)), **self.values}
 
     def outputs(self, avals: Sequence[Aval]) -> dict[str, jax.ShapeDtypeStruct]:
-        given, name = self.named(avals), self.operator.name
+        given = self.named([jax.ShapeDtypeStruct(each.shape, each.dtype) for each in avals])  # JAX's own have no `len`
+        name = self.operator.name
         made = {each: maker(given) for each, maker in self.operator.makers.items()}
         for each, aval in made.items():
             if not (hasattr(aval, "shape") and hasattr(aval, "dtype")):

@@ -61,7 +61,7 @@ def rmsnorm(x, weight, *, out, eps=1e-6):
     kernels.rmsnorm(x, weight, out=out, eps=eps)
 
 
-@skj.operator(outputs={"out": lambda a, b: jax.ShapeDtypeStruct((a.shape[0], b.shape[1]), a.dtype)}, vmap="loop")
+@skj.operator(outputs={"out": lambda a, b: jax.ShapeDtypeStruct((len(a), b.shape[1]), a.dtype)}, vmap="loop")
 def matmul(a, b, *, out):
     kernels.matmul(a, b, out=out)
 
