@@ -13,23 +13,21 @@ Clusters.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 from stagekit import dtypes
-from stagekit.intrinsics.hopper import ordered_ptx
+from stagekit.intrinsics.hopper import for_threads, ordered_ptx
 from stagekit.intrinsics.index import AXES
-from stagekit.intrinsics.registry import by_name, define
+from stagekit.intrinsics.registry import by_name
 from stagekit.ir import (
     INDEX,
     PURE,
     U32,
     Builder,
-    Effect,
-    Effects,
     Expand,
     Intrinsic,
-    Limits,
     Native,
     Param,
     Pointer,
@@ -38,13 +36,11 @@ from stagekit.ir import (
     Unsupported,
     Value,
 )
-from stagekit.limits import GRID_LIMITS, MAX_CLUSTER_BLOCKS, MBARRIER_MOST
+from stagekit.limits import GRID_LIMITS, MAX_CLUSTER_BLOCKS
 
-_HOPPER = 90  # the compute capability, times ten
-_PLACES = ("stagekit.cuda",)
-_EFFECTS = frozenset({Effect.READ, Effect.WRITE, Effect.ORDER})
 _ON_CPU = Unsupported("blocks run one after the other there; `sk.sanitize` runs clusters without a GPU")
 Values = tuple[Value, ...]
+_for_clusters = functools.partial(for_threads, on_cpu=_ON_CPU)
 
 
 # -- which block ----------------------------------------------------------------------------------------------------------
@@ -52,19 +48,8 @@ Values = tuple[Value, ...]
 
 def _index(name: str, native: Native, bounds: tuple[int, int], doc: str, register: str, *params: Param) -> Intrinsic:
     """Define what a block asks of its place in a cluster, or of that of its cluster in the grid."""
-    return define(
-        name=name,
-        args=(),
-        sigs=(Sig((), (INDEX,)),),
-        params=params,
-        effects=PURE,
-        lower={"cuda": native, "cpu": _ON_CPU, "interp": native},
-        bounds=bounds,
-        doc=doc,
-        source=f"PTX ISA, Special Registers: {register}",
-        min_capability=_HOPPER,
-        public_in=_PLACES,
-    )
+    kind: dict[str, Any] = {"sigs": (Sig((), (INDEX,)),), "effects": PURE, "level": None, "bounds": bounds}
+    return _for_clusters(name, native, native, doc, f"Special Registers: {register}", params=params, **kind)
 
 
 _AXIS = Param("axis", AXES, "x")
@@ -108,32 +93,7 @@ cluster_idx = _index(
 # -- waiting --------------------------------------------------------------------------------------------------------------
 
 
-def _collective(
-    name: str, effects: Effects, build: Any, native: Native | Expand, doc: str, source: str, *params: Param
-) -> Intrinsic:
-    return define(
-        name=name,
-        args=(),
-        sigs=(Sig((), ()),),
-        params=params,
-        effects=effects,
-        lower={"cuda": Expand(build), "cpu": _ON_CPU, "interp": native},
-        level="thread",
-        doc=doc,
-        source=f"PTX ISA, {source}",
-        min_capability=_HOPPER,
-        public_in=_PLACES,
-    )
-
-
-def _arrive(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
-    (order,) = params
-    suffix = ".relaxed" if order == "relaxed" else ""
-    return b.asm(f"barrier.cluster.arrive{suffix};", "~{memory}", (), (), has_side_effects=True, host=None)
-
-
-def _wait(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
-    return b.asm("barrier.cluster.wait;", "~{memory}", (), (), has_side_effects=True, host=None)
+_ORDER = Param("order", ("release", "relaxed"), "release")
 
 
 def _both(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
@@ -141,28 +101,25 @@ def _both(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
     return b.call(cluster_wait, ())
 
 
-cluster_arrive = _collective(
+cluster_arrive = _for_clusters(
     "cluster_arrive",
-    _EFFECTS,
-    _arrive,
+    ordered_ptx(lambda order: f"barrier.cluster.arrive{'.relaxed' if order == 'relaxed' else ''};"),
     Native.CLUSTER_BARRIER,
     "Arrive at the barrier of the cluster, without waiting. Each thread does so once, then calls `cluster_wait`. order: whether "
     "what it wrote before is there for those that wait; `relaxed` orders nothing.",
     "barrier.cluster.arrive",
-    Param("order", ("release", "relaxed"), "release"),
+    params=(_ORDER,),
 )
-cluster_wait = _collective(
+cluster_wait = _for_clusters(
     "cluster_wait",
-    _EFFECTS,
-    _wait,
+    ordered_ptx("barrier.cluster.wait;"),
     Native.CLUSTER_BARRIER,
     "Wait until every thread of the cluster that has not ended has called `cluster_arrive`.",
     "barrier.cluster.wait",
 )
-cluster_sync = _collective(
+cluster_sync = _for_clusters(
     "cluster_sync",
-    _EFFECTS,
-    _both,
+    Expand(_both),
     Expand(_both),
     "Wait until every thread of the cluster is here; what any of them wrote before, to shared memory of any of its blocks too, "
     "is then visible to all of them.",
@@ -181,58 +138,36 @@ def _mapa(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
     return b.asm(text, "=l,l,r", (pointer, b.cast(rank, dtypes.uint32)), (result,), has_side_effects=False, host=None)
 
 
-map_shared_rank = define(
-    name="map_shared_rank",
+map_shared_rank = _for_clusters(
+    "map_shared_rank",
+    Expand(_mapa),
+    Native.PEER,
+    "The same place in shared memory of the block `rank` of the cluster; `sk.peer` does it for arrays.",
+    "mapa",
     args=("pointer", "rank"),
     sigs=tuple([Sig((Pointer(d, Space.SHARED), INDEX), (Pointer(d, Space.CLUSTER),)) for d in _MAPPED]),
-    effects=_EFFECTS,
     is_asynchronous=True,
-    lower={"cuda": Expand(_mapa), "cpu": _ON_CPU, "interp": Native.PEER},
-    level="thread",
-    doc="The same place in shared memory of the block `rank` of the cluster; `sk.peer` does it for arrays.",
-    source="PTX ISA, mapa",
-    min_capability=_HOPPER,
-    public_in=_PLACES,
 )
-
-
-def _arrive_there(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
-    scope = ".release.cluster" if params[0] == "release" else ""
-    return ordered_ptx(f"mbarrier.arrive{scope}.shared::cluster.b64 _, [$0], $1;", "l,r").build(b, args, ())  # type: ignore[no-any-return]
-
-
-mbarrier_arrive_peer = define(
-    name="mbarrier_arrive_peer",
+mbarrier_arrive_peer = _for_clusters(
+    "mbarrier_arrive_peer",
+    ordered_ptx(
+        lambda order: f"mbarrier.arrive{'.release.cluster' * (order == 'release')}.shared::cluster.b64 _, [$0], $1;",
+        "l,r",
+    ),
+    Native.MBARRIER,
+    "`mbarrier_arrive` at an mbarrier of another block of the cluster, `sk.peer(full, rank) + stage`. order: `relaxed` is "
+    "for a thread that has only read what may be overwritten now; what it wrote is then not there for those that wait. Releasing "
+    "costs a fence of the whole GPU.",
+    "mbarrier.arrive.shared::cluster",
     args=("mbarrier", "count"),
     sigs=(Sig((Pointer(dtypes.uint64, Space.CLUSTER), U32), ()),),
     defaults=(1,),
-    params=(Param("order", ("release", "relaxed"), "release"),),
-    effects=_EFFECTS,
-    lower={"cuda": Expand(_arrive_there), "cpu": _ON_CPU, "interp": Native.MBARRIER},
-    level="thread",
-    doc="`mbarrier_arrive` at an mbarrier of another block of the cluster, `sk.peer(full, rank) + stage`. order: `relaxed` is "
-    "for a thread that has only read what may be overwritten now; what it wrote is then not there for those that wait. Releasing "
-    "costs a fence of the whole GPU.",
-    source="PTX ISA, mbarrier.arrive.shared::cluster",
-    min_capability=_HOPPER,
-    limits={"count": Limits(1, MBARRIER_MOST)},
-    public_in=_PLACES,
+    params=(_ORDER,),
 )
-
-
-def _gpu_fence(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
-    return b.call(by_name("fence"), (), ("acq_rel", "gpu"))
-
-
-fence_cluster = define(
-    name="fence_cluster",
-    args=(),
-    sigs=(Sig((), ()),),
-    effects=_EFFECTS,
-    lower={"cuda": ordered_ptx("fence.acq_rel.cluster;"), "cpu": _ON_CPU, "interp": Expand(_gpu_fence)},
-    level="thread",
-    doc="Order this thread's memory accesses as seen by the threads of its cluster. Waits for nobody.",
-    source="PTX ISA, fence.acq_rel.cluster",
-    min_capability=_HOPPER,
-    public_in=_PLACES,
+fence_cluster = _for_clusters(
+    "fence_cluster",
+    ordered_ptx("fence.acq_rel.cluster;"),
+    Expand(lambda b, args, params: b.call(by_name("fence"), (), ("acq_rel", "gpu"))),
+    "Order this thread's memory accesses as seen by the threads of its cluster. Waits for nobody.",
+    "fence.acq_rel.cluster",
 )

@@ -17,7 +17,7 @@ Source: PTX ISA, "Parallel Synchronization and Communication Instructions: mbarr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stagekit import dtypes
@@ -61,38 +61,28 @@ ON_CPU = Unsupported(
 Values = tuple[Value, ...]
 
 
-def ordered_ptx(text: str, constraints: str = "", *results: Type) -> Expand:
-    """Return an instruction, past which LLVM moves no access of memory. text: `$0` is the first result or operand."""
+def ordered_ptx(text: str | Callable[..., str], constraints: str = "", *results: Type) -> Expand:
+    """Return an instruction, past which LLVM moves no access of memory.
+
+    text: `$0` is the first result or operand; or a function from the parameters to the text.
+    """
     clobbers = ",".join(filter(None, (constraints, "~{memory}")))
-    return Expand(lambda b, args, params: b.asm(text, clobbers, args, results, has_side_effects=True, host=None))
+
+    def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
+        written = text if isinstance(text, str) else text(*params)
+        return b.asm(written, clobbers, args, results, has_side_effects=True, host=None)
+
+    return Expand(build)
 
 
-def _asynchronous(
-    name: str,
-    args: tuple[str, ...],
-    sigs: Sequence[Sig],
-    on_cuda: Lowering,
-    on_interp: Lowering,
-    doc: str,
-    source: str,
-    **fields: Any,
+def for_threads(
+    name: str, on_cuda: Lowering, on_interp: Lowering, doc: str, source: str, on_cpu: Lowering = ON_CPU, **fields: Any
 ) -> Intrinsic:
-    """Define what takes part in a protocol of asynchronous copies: for threads, from this capability on."""
-    return define(
-        name=name,
-        args=args,
-        sigs=tuple(sigs),
-        effects=EFFECTS,
-        is_asynchronous=bool(args),
-        lower={"cuda": on_cuda, "cpu": ON_CPU, "interp": on_interp},
-        level="thread",
-        doc=doc,
-        source=f"PTX ISA, {source}",
-        min_capability=HOPPER,
-        limits={arg: _LIMITS[arg] for arg in args if arg in _LIMITS},
-        public_in=_PLACES,
-        **fields,
-    )
+    """Define what threads do from this capability on, a step of a protocol. source: a section of the PTX ISA."""
+    limits = {arg: _LIMITS[arg] for arg in fields.get("args", ()) if arg in _LIMITS}
+    usual: dict[str, Any] = {"level": "thread", "min_capability": HOPPER, "limits": limits, "public_in": _PLACES}
+    usual |= {"effects": EFFECTS, "lower": {"cuda": on_cuda, "cpu": on_cpu, "interp": on_interp}}
+    return define(name=name, doc=doc, source=f"PTX ISA, {source}", **(usual | fields))
 
 
 # -- mbarriers ----------------------------------------------------------------------------------------------------------
@@ -104,14 +94,15 @@ def _mbarrier(
     """Define an operation on an mbarrier. ptx: behind its name. operand: the name of its number, if it takes one."""
     operands = ",".join(["=b"] * len(result) + ["l"] + ["r"] * len(operand))
     sig = Sig((MBARRIER, *[U32] * len(operand)), result)
-    return _asynchronous(
+    return for_threads(
         f"mbarrier_{instruction.split('.parity')[0].replace('.', '_')}",
-        ("mbarrier", *operand),
-        (sig,),
         ordered_ptx(f"mbarrier.{instruction}.{ptx};", operands, *result),
         Native.MBARRIER,
         doc,
         f"mbarrier.{instruction}",
+        args=("mbarrier", *operand),
+        sigs=(sig,),
+        is_asynchronous=True,
         **fields,
     )
 
@@ -141,10 +132,7 @@ mbarrier_expect_tx = _mbarrier(
     "bytes",
 )
 mbarrier_arrive_expect_tx = _mbarrier(
-    "arrive.expect_tx",
-    "shared.b64 _, [$0], $1",
-    "`mbarrier_expect_tx`, then one arrival.",
-    "bytes",
+    "arrive.expect_tx", "shared.b64 _, [$0], $1", "`mbarrier_expect_tx`, then one arrival.", "bytes"
 )
 mbarrier_test_wait = _mbarrier(
     "test_wait.parity",
@@ -171,19 +159,18 @@ def _until_it_ends(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> 
     return b.while_((), before.done(), after.done())
 
 
-mbarrier_wait = _asynchronous(
+mbarrier_wait = for_threads(
     "mbarrier_wait",
-    ("mbarrier", "parity"),
-    (Sig((MBARRIER, U32), ()),),
     Expand(_until_it_ends),
     Expand(_until_it_ends),
     "Wait until the phase of this parity has ended, by `mbarrier_try_wait` in a loop.",
     "mbarrier.try_wait.parity",
+    args=("mbarrier", "parity"),
+    sigs=(Sig((MBARRIER, U32), ()),),
+    is_asynchronous=True,
 )
-fence_mbarrier_init = _asynchronous(
+fence_mbarrier_init = for_threads(
     "fence_mbarrier_init",
-    (),
-    (Sig((), ()),),
     ordered_ptx("fence.mbarrier_init.release.cluster;"),
     Native.PROXY_FENCE,
     "Order the `mbarrier_init` of this thread before what copies, and other blocks of the cluster, do with it.",
@@ -195,17 +182,9 @@ fence_mbarrier_init = _asynchronous(
 _COPIED = [d for d in dtypes.ALL_DTYPES if d.kind != "bool"]
 _SIZE = "`size` bytes, a multiple of 16, as are both addresses"
 
-
-def _proxy_fence(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
-    (space,) = params
-    return ordered_ptx(f"fence.proxy.async{'.shared::cta' if space == 'shared' else ''};").build(b, args, ())  # type: ignore[no-any-return]
-
-
-fence_proxy_async = _asynchronous(
+fence_proxy_async = for_threads(
     "fence_proxy_async",
-    (),
-    (Sig((), ()),),
-    Expand(_proxy_fence),
+    ordered_ptx(lambda space: f"fence.proxy.async{'.shared::cta' if space == 'shared' else ''};"),
     Native.PROXY_FENCE,
     "Order what this thread wrote, and what is ordered before it, before copies and products of warpgroups that are begun later: "
     "those go another way to memory, which no other fence or barrier reaches. space: `shared` is for the block's shared memory "
@@ -213,49 +192,40 @@ fence_proxy_async = _asynchronous(
     "fence.proxy.async",
     params=(Param("space", ("all", "shared"), "all"),),
 )
-cp_async_bulk_g2s = _asynchronous(
+cp_async_bulk_g2s = for_threads(
     "cp_async_bulk_g2s",
-    ("target", "source", "size", "mbarrier"),
-    [Sig((Pointer(d, Space.SHARED), Pointer(d, Space.GLOBAL), U32, MBARRIER), ()) for d in _COPIED],
     ordered_ptx("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];", "l,l,r,l"),
     Native.BULK_COPY,
     f"Begin to copy {_SIZE}, from global to shared memory. They are there when the phase of "
     "`mbarrier` has ended that expects them.",
     "cp.async.bulk.shared::cluster.global",
+    args=("target", "source", "size", "mbarrier"),
+    sigs=tuple([Sig((Pointer(d, Space.SHARED), Pointer(d, Space.GLOBAL), U32, MBARRIER), ()) for d in _COPIED]),
     only_reads=("source",),
+    is_asynchronous=True,
 )
-cp_async_bulk_s2g = _asynchronous(
+cp_async_bulk_s2g = for_threads(
     "cp_async_bulk_s2g",
-    ("target", "source", "size"),
-    [Sig((Pointer(d, Space.GLOBAL), Pointer(d, Space.SHARED), U32), ()) for d in _COPIED],
     ordered_ptx("cp.async.bulk.global.shared::cta.bulk_group [$0], [$1], $2;", "l,l,r"),
     Native.BULK_COPY,
     f"Begin to copy {_SIZE}, from shared to global memory. This thread makes a group of its copies by `cp_async_bulk_commit`, "
     "and waits for that by `cp_async_bulk_wait`.",
     "cp.async.bulk.global.shared::cta",
+    args=("target", "source", "size"),
+    sigs=tuple([Sig((Pointer(d, Space.GLOBAL), Pointer(d, Space.SHARED), U32), ()) for d in _COPIED]),
     only_reads=("source",),
+    is_asynchronous=True,
 )
-cp_async_bulk_commit = _asynchronous(
+cp_async_bulk_commit = for_threads(
     "cp_async_bulk_commit",
-    (),
-    (Sig((), ()),),
     ordered_ptx("cp.async.bulk.commit_group;"),
     Native.BULK_COMMIT,
     "Make a group of the copies to global memory that this thread has begun since the last one; of none an empty one.",
     "cp.async.bulk.commit_group",
 )
-
-
-def _bulk_wait(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
-    pending, read = params
-    return ordered_ptx(f"cp.async.bulk.wait_group{'.read' if read else ''} {pending};").build(b, args, ())  # type: ignore[no-any-return]
-
-
-cp_async_bulk_wait = _asynchronous(
+cp_async_bulk_wait = for_threads(
     "cp_async_bulk_wait",
-    (),
-    (Sig((), ()),),
-    Expand(_bulk_wait),
+    ordered_ptx(lambda pending, read: f"cp.async.bulk.wait_group{'.read' if read else ''} {pending};"),
     Native.BULK_WAIT,
     "Wait until at most `pending` groups of this thread's copies to global memory, the latest ones, are under way; with `read`, "
     "until the others have read their shared memory, which may then be written again.",
@@ -301,19 +271,7 @@ elect_sync = define(
 def _of_launches(name: str, text: str, doc: str) -> Intrinsic:
     """Define what a launch says to its neighbours in the stream: nothing, where launches run one after the other."""
     nothing = Expand(lambda b, args, params: ())
-    return define(
-        name=name,
-        args=(),
-        sigs=(Sig((), ()),),
-        effects=EFFECTS,
-        lower={"cuda": ordered_ptx(text), "cpu": nothing, "interp": nothing},
-        level="thread",
-        doc=doc,
-        source=f"PTX ISA, {text[:-1]}",
-        min_capability=HOPPER,
-        older=nothing,
-        public_in=_PLACES,
-    )
+    return for_threads(name, ordered_ptx(text), nothing, doc, text[:-1], nothing, older=nothing)
 
 
 griddepcontrol_wait = _of_launches(

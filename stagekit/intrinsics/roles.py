@@ -12,12 +12,8 @@ Source: PTX ISA, "Parallel Synchronization and Communication Instructions: bar, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from stagekit.intrinsics.hopper import HOPPER, ON_CPU, ordered_ptx
-from stagekit.intrinsics.registry import define
-from stagekit.ir import U32, Builder, Effect, Expand, Intrinsic, Limits, Native, Param, Sig, Value
+from stagekit.intrinsics.hopper import for_threads, ordered_ptx
+from stagekit.ir import U32, Effect, Intrinsic, Limits, Native, Param, Sig
 from stagekit.limits import BARRIERS, MAX_THREADS, WARP
 
 _EFFECTS = frozenset({Effect.READ, Effect.WRITE, Effect.ORDER, Effect.COLLECTIVE})
@@ -25,17 +21,17 @@ LIMITS = {"number": Limits(1, BARRIERS - 1), "threads": Limits(WARP, MAX_THREADS
 
 
 def _named_barrier(what: str, doc: str) -> Intrinsic:
-    return define(
-        name=f"barrier_{what}",
+    return for_threads(
+        f"barrier_{what}",
+        ordered_ptx(f"bar.{what} $0, $1;", "r,r"),
+        Native.NAMED_BARRIER,
+        doc,
+        f"bar.{what}",
         args=tuple(LIMITS),
         sigs=(Sig((U32, U32), ()),),
         effects=_EFFECTS,
-        lower={"cuda": ordered_ptx(f"bar.{what} $0, $1;", "r,r"), "cpu": ON_CPU, "interp": Native.NAMED_BARRIER},
-        level="thread",
-        doc=doc,
-        source=f"PTX ISA, bar.{what}",
         limits=LIMITS,
-        public_in=("stagekit.cuda",),
+        min_capability=75,
     )
 
 
@@ -54,21 +50,14 @@ REGISTER_COUNTS = tuple(range(24, 257, 8))
 
 
 def _registers(direction: str, doc: str) -> Intrinsic:
-    def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value, ...]:
-        return ordered_ptx(f"setmaxnreg.{direction}.sync.aligned.u32 {params[0]};").build(b, args, ())  # type: ignore[no-any-return]
-
-    return define(
-        name=f"setmaxnreg_{direction}",
-        args=(),
-        sigs=(Sig((), ()),),
+    return for_threads(
+        f"setmaxnreg_{direction}",
+        ordered_ptx(lambda registers: f"setmaxnreg.{direction}.sync.aligned.u32 {registers};"),
+        Native.REGISTERS,
+        doc,
+        f"setmaxnreg.{direction}",
         params=(Param("registers", REGISTER_COUNTS),),
         effects=_EFFECTS,
-        lower={"cuda": Expand(build), "cpu": ON_CPU, "interp": Native.REGISTERS},
-        level="thread",
-        doc=doc,
-        source=f"PTX ISA, setmaxnreg.{direction}",
-        min_capability=HOPPER,
-        public_in=("stagekit.cuda",),
     )
 
 

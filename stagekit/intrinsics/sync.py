@@ -7,12 +7,9 @@ Source: PTX ISA, sections "Parallel Synchronization and Communication Instructio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from stagekit.intrinsics.order import SCOPE, acquires, order_param, releases
 from stagekit.intrinsics.registry import define
-from stagekit.ir import BOOL, I32, TARGETS, U32, Builder, Effect, Expand, Intrinsic, Native, Op, Sig, Type, Value, ops
+from stagekit.ir import BOOL, I32, TARGETS, U32, Effect, Expand, Intrinsic, Native, Op, Sig, Type, ops
 
 _FENCE = frozenset({Effect.READ, Effect.WRITE})
 _WARP_BARRIER = _FENCE | {Effect.COLLECTIVE}
@@ -73,33 +70,23 @@ syncwarp = define(
     doc="Wait for the lanes of this warp whose bit is set in `mask`; their earlier writes are then visible to each other.",
     source="PTX ISA, bar.warp.sync",
 )
-
-
-def _sleep(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value, ...]:
-    return b.asm("nanosleep.u32 $0;", "r", args, (), has_side_effects=True, host=None)
-
-
-def _give_way(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value, ...]:
-    return b.call(give_way, ())
-
-
 give_way = define(
     name="give_way",
     public_in=(),
-    args=(),
-    sigs=(Sig((), ()),),
     effects=_FENCE,
     lower=dict.fromkeys(TARGETS, Native.GIVE_WAY),
     doc="Let another thread of the machine run.",
     source="POSIX.1-2024, sched_yield",
 )
+_GIVE_WAY = Expand(lambda b, args, params: b.call(give_way, ()))
+_SLEEP = Expand(lambda b, args, params: b.asm("nanosleep.u32 $0;", "r", args, (), has_side_effects=True, host=None))
 nanosleep = define(
     name="nanosleep",
     public_in=_EVERYWHERE,
     args=("ns",),
     sigs=(Sig((U32,), ()),),
     effects=_FENCE,
-    lower={"cuda": Expand(_sleep), "cpu": Expand(_give_way), "interp": Expand(_give_way)},
+    lower={"cuda": _SLEEP, "cpu": _GIVE_WAY, "interp": _GIVE_WAY},
     doc="Do nothing for about `ns` nanoseconds, at most twice as many, while waiting for another thread; on the CPU, let another "
     "thread run.",
     source="PTX ISA, nanosleep",
@@ -107,9 +94,7 @@ nanosleep = define(
 fence = define(
     name="fence",
     public_in=_EVERYWHERE,
-    args=(),
     params=(order_param("acq_rel", "seq_cst", default="acq_rel"), SCOPE),
-    sigs=(Sig((), ()),),
     effects=_FENCE,
     lower=dict.fromkeys(TARGETS, Native.FENCE),
     doc="Order this thread's memory accesses as seen by the threads of `scope`. Waits for nobody.",
@@ -119,17 +104,11 @@ fence = define(
 
 def _fence(name: str, scope: str, seen_by: str, instruction: str) -> Intrinsic:
     """Define `fence` with a fixed scope."""
-
-    def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value, ...]:
-        return b.call(fence, (), ("seq_cst", scope))
-
     return define(
         name=name,
         public_in=_EVERYWHERE,
-        args=(),
-        sigs=(Sig((), ()),),
         effects=_FENCE,
-        lower=dict.fromkeys(TARGETS, Expand(build)),
+        lower=dict.fromkeys(TARGETS, Expand(lambda b, args, params: b.call(fence, (), ("seq_cst", scope)))),
         doc=f"Order this thread's memory accesses as seen by {seen_by}. Waits for nobody.",
         source=f"PTX ISA, {instruction}; CUDA C++ Programming Guide, Memory Fence Functions",
     )

@@ -435,8 +435,6 @@ cp_async = define(
 )
 cp_async_commit = define(
     name="cp_async_commit",
-    args=(),
-    sigs=(Sig((), ()),),
     effects=_MEMORY,
     lower={"cuda": _async("cp.async.commit_group;"), "cpu": _NOTHING, "interp": Native.COPY_COMMIT},
     doc="Make a group of the copies that this thread has begun since the last one; of none an empty one.",
@@ -447,9 +445,7 @@ cp_async_commit = define(
 )
 cp_async_wait = define(
     name="cp_async_wait",
-    args=(),
     params=(Param("pending", int, 0),),
-    sigs=(Sig((), ()),),
     effects=_MEMORY,
     lower={"cuda": _async("cp.async.wait_group {};"), "cpu": _NOTHING, "interp": Native.COPY_WAIT},
     doc="Wait until at most `pending` groups of this thread's copies, the latest ones, are under way.",

@@ -17,7 +17,7 @@ from typing import Any
 
 from stagekit import dtypes
 from stagekit.dtypes import DType
-from stagekit.intrinsics.hopper import EFFECTS, HOPPER, MBARRIER, ON_CPU, ordered_ptx
+from stagekit.intrinsics.hopper import HOPPER, MBARRIER, ON_CPU, for_threads, ordered_ptx
 from stagekit.intrinsics.registry import define
 from stagekit.ir import (
     I32,
@@ -113,18 +113,16 @@ def _tile(
     """Define what is done with a tile. text: see `_instruction`. sigs: by argument, its type, or the space of a pointer."""
     given = fields.pop("dtypes", DTYPES)
     rows = [[Pointer(d, each) if isinstance(each, Space) else each for each in sigs.values()] for d in given]
-    return define(
-        name=name,
+    return for_threads(
+        name,
+        _instruction(text, ("map", *sigs)),
+        on_interp,
+        doc,
+        source,
         args=("map", *sigs, *_COORDINATES),
         sigs=tuple(Sig((U64, *row, *_AT), ()) for row in (rows if sigs else [[]])),
         params=(_RANK, *fields.pop("params", ())),
-        effects=EFFECTS,
         is_asynchronous=bool(sigs),
-        lower={"cuda": _instruction(text, ("map", *sigs)), "cpu": ON_CPU, "interp": on_interp},
-        level="thread",
-        doc=doc,
-        source=f"PTX ISA, {source}",
-        min_capability=HOPPER,
         public_in=(),
         **fields,
     )
@@ -185,15 +183,13 @@ tma_prefetch = _tile(
     "cp.async.bulk.prefetch.tensor",
     {},
 )
-prefetch_tensor_map = define(
-    name="prefetch_tensor_map",
+prefetch_tensor_map = for_threads(
+    "prefetch_tensor_map",
+    ordered_ptx("prefetch.tensormap [$0];", "l"),
+    _NOTHING,
+    "Bring a tensor map itself nearer, which the first copy would wait for.",
+    "prefetch",
     args=("map",),
     sigs=(Sig((U64,), ()),),
-    effects=EFFECTS,
-    lower={"cuda": ordered_ptx("prefetch.tensormap [$0];", "l"), "cpu": ON_CPU, "interp": _NOTHING},
-    level="thread",
-    doc="Bring a tensor map itself nearer, which the first copy would wait for.",
-    source="PTX ISA, prefetch",
-    min_capability=HOPPER,
     public_in=(),
 )

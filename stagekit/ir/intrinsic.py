@@ -195,7 +195,8 @@ Lowerings = Mapping[str, Lowering | Mapping[DType, Lowering]]
 class Intrinsic:
     """One record. Compared by identity; `registry.by_name` finds it again.
 
-    args: names of the run-time arguments. params: compile-time ones. defaults: Python literals for trailing args.
+    args: names of the run-time arguments. sigs: one for each overload; left out, it takes and gives nothing. params:
+    compile-time arguments. defaults: Python literals for trailing args.
     lower, lower_fast: target -> lowering, or target -> (dtype of the first scalar argument -> lowering);
     `lower_fast` replaces it where it has an entry and `fastmath` allows what is named by `relaxed_by`.
     tolerance, fast_tolerance: how far a target, and cuda under `fastmath=True`, may be from the correctly rounded result, in
@@ -218,8 +219,8 @@ class Intrinsic:
     __signature__ = OfEach(lambda record: record.signature)
 
     name: str
-    args: tuple[str, ...]
-    sigs: tuple[Sig, ...]
+    args: tuple[str, ...] = ()
+    sigs: tuple[Sig, ...] = (Sig((), ()),)
     effects: Effects = PURE
     lower: Lowerings
     doc: str
