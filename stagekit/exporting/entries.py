@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from stagekit.dtypes import DType
+from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.exporting.errors import refuse
 from stagekit.frontend.traced import Traced
 from stagekit.jit.compilation import lower_for
@@ -26,10 +26,8 @@ from stagekit.signature import (
     Signature,
 )
 
-C_TYPES = {
-    "bool": "uint8_t", "float16": "uint16_t", "bfloat16": "uint16_t", "float8_e4m3fn": "uint8_t", "float8_e5m2": "uint8_t",
-    "float32": "float", "float64": "double", **{f"{u}int{n}": f"{u}int{n}_t" for u in ("", "u") for n in (8, 16, 32, 64)},
-}  # fmt: skip
+C_TYPES = {d.name: f"{d.name}_t" if d.is_integer else f"uint{8 * d.itemsize}_t" for d in ALL_DTYPES}
+C_TYPES |= {"float32": "float", "float64": "double"}
 """By dtype, what a number is in C; small floats are given by their bits."""
 
 _WORDS = """

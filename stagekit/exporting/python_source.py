@@ -12,11 +12,6 @@ from stagekit.exporting.entries import ExportedKernel
 from stagekit.exporting.runtime_source import filled
 from stagekit.signature import ArraySpec, ScalarSpec
 
-_C_TYPES = {
-    "float": "c_float", "double": "c_double",
-    **{f"{u}int{n}_t": f"c_{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)},
-}  # fmt: skip
-
 _HEAD = '''"""Kernels of the library `@name@`, compiled by stagekit @VERSION@. Generated: exporting again
 writes it anew.
 
@@ -90,7 +85,7 @@ def _function(name: str, kernel: ExportedKernel) -> str:
         spec = parameter.spec
         taken.append(parameter.name)
         if isinstance(spec, ScalarSpec):
-            passed.append(f"ctypes.{_C_TYPES[parameter.type]}({parameter.name})")
+            passed.append(f"ctypes.c_{parameter.type.removesuffix('_t')}({parameter.name})")
             continue
         rank = spec.rank if isinstance(spec, ArraySpec) else None
         passed.append(f"_array({parameter.name}, {parameter.name!r}, {spec.dtype.name!r}, {rank}, {spec.is_written})")
