@@ -24,15 +24,20 @@ _ADD, _SUBTRACT, _MULTIPLY, _AND, _OR, _LEFT, _RIGHT = map(sk._operation, ("+", 
 
 
 class Instruction(NamedTuple):
-    """How a warp multiplies. function: of `sk.cuda`. rows, depth: of its left factor. total: the dtype of its sums."""
+    """How a warp multiplies. function: of `sk.cuda`. rows, depth: of its left factor. total: the dtype of its sums.
+
+    is_widened: the factors are of 8 bits and become float16, which holds all their numbers, so that it takes two steps.
+    """
 
     function: str
     rows: int
     depth: int
     total: str
+    is_widened: bool = False
 
 
 _TF32 = Instruction("mma_m16n8k8_tf32", 16, 8, "float32")
+_WIDENED = Instruction("mma_m16n8k16_f16", 16, 32, "float32", is_widened=True)
 
 INSTRUCTIONS = {
     ("float16", "ieee"): Instruction("mma_m16n8k16_f16", 16, 16, "float32"),
@@ -42,6 +47,8 @@ INSTRUCTIONS = {
     ("int8", "ieee"): Instruction("mma_m16n8k32_s8", 16, 32, "int32"),
     ("uint8", "ieee"): Instruction("mma_m16n8k32_u8", 16, 32, "int32"),
     ("float64", "ieee"): Instruction("mma_m8n8k4_f64", 8, 4, "float64"),
+    ("float8_e4m3fn", "ieee"): _WIDENED,
+    ("float8_e5m2", "ieee"): _WIDENED,
 }
 """By the dtype of the factors and the precision that is asked for."""
 
@@ -173,6 +180,9 @@ def _one_ahead(fragments: Iterator[Any]) -> Iterator[Any]:
 
 def _product(sharing: Sharing, row: list[Traced], column: list[Traced], sums: list[Traced]) -> list[Traced]:
     function = getattr(sk.cuda, sharing.instruction.function)
+    if sharing.instruction.is_widened:
+        sums = function(*row[:4], *column[:2], *sums)
+        return list(function(*row[4:], *column[2:], *sums))
     if sharing.precision == "tf32":
         row, column = [[_bits(_rounded(each)) for each in part] for part in (row, column)]
     if sharing.precision != "tf32x3":
@@ -182,6 +192,25 @@ def _product(sharing: Sharing, row: list[Traced], column: list[Traced], sums: li
         factors = [each[one] for each in parts[0]] + [each[other] for each in parts[1]]
         sums = function(*factors, *sums)
     return list(sums)
+
+
+def _widened(words: list[Traced], dtype: sk.DType) -> list[Traced]:
+    """Return the words of a lane, each of four float8, as those of two instructions of float16 that follow one another.
+
+    Of a word the first two are what the first instruction has along K, the others what it has 8 further on: in both factors, so
+    that it makes no difference.
+    """
+    halves = [_in_halves(word, dtype) for word in words]
+    count = len(words) // 2  # of an instruction
+    return [half[i] for part in (halves[:count], halves[count:]) for i in range(2) for half in part]
+
+
+def _in_halves(word: Traced, dtype: sk.DType) -> tuple[Traced, Traced]:
+    bytes_ = [sk._view(sk.uint8(_RIGHT(word, 8 * i)), dtype) for i in range(4)]
+    (vector,) = sk._in_vectors(bytes_, [4])
+    bits = [sk.uint32(sk._view(each, sk.uint16)) for each in sk._lanes(sk.float16(vector))]
+    low, high = [_OR(one, _LEFT(other, 16)) for one, other in zip(bits[::2], bits[1::2])]
+    return low, high
 
 
 def _halves(word: Traced) -> tuple[Traced, Traced]:
@@ -252,6 +281,10 @@ class _Factor:
 
     def fragments(self, step: int) -> list[list[Traced]]:
         """Return what this lane has of each group of rows, or columns, in the given step along K."""
+        found, dtype = self._words(step), self.matrix.dtype
+        return [_widened(words, dtype) for words in found] if dtype.is_float and dtype.bits == 8 else found
+
+    def _words(self, step: int) -> list[list[Traced]]:
         if self.is_along and self.matrix.dtype.itemsize <= 4:
             return self._by_matrices(step, is_turned=False)
         if self.matrix.dtype.itemsize == 2:

@@ -34,7 +34,7 @@ _MOST_PRODUCTS = 1024  # of a thread that are instructions of their own: `ptxas`
 def dot(a: Tile, b: Tile, acc: Tile | None = None, precision: str = "ieee", whole_rows: bool = False) -> Tile:
     """Return the product of matrices `a @ b`, added to `acc`, a tile of shape (M, N) for `a` of (M, K) and `b` of (K, N).
 
-    Both have one dtype. float16, bfloat16 and float32 are multiplied and added in float32, float64 in float64, integers below 64
+    Both have one dtype. Floats of up to 32 bits are multiplied and added in float32, float64 in float64, integers below 64
     bits in int32 or uint32, and wrap. `acc` has the dtype of the result. On a GPU tensor cores multiply, where M, N and K are
     multiples of their shapes (16, 8, and 32 bytes; of float64 8, 8, and 4), in an order of additions of their own; else, and on
     the CPU, fused multiply-adds in the order of K. precision: of float32; "ieee" (multiply-adds), "tf32" (on tensor cores with
@@ -133,8 +133,8 @@ def _checked(a: Any, b: Any, acc: Any, precision: Any) -> sk.DType:
     shapes = " and ".join(str(each.shape) for each in (a, b))
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         sk._refuse_shape(f"dot of tiles of shapes {shapes}", "give tiles of shapes (M, K) and (K, N)")
-    if a.dtype is not b.dtype or a.dtype is sk.bool_ or (a.dtype.is_float and a.dtype.bits < 16):
-        kinds = "float16, bfloat16, float32, float64 or an integer"
+    if a.dtype is not b.dtype or a.dtype is sk.bool_:
+        kinds = "a float or an integer"
         text = f"dot of {a.dtype.name} and {b.dtype.name}: both are of one dtype, {kinds}"
         sk.static_assert(False, text)
     if precision not in PRECISIONS or (precision != "ieee" and a.dtype is not sk.float32):

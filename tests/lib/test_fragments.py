@@ -28,6 +28,8 @@ NUMPY = {
     "int8": np.int8,
     "uint8": np.uint8,
     "float64": np.float64,
+    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
 }
 OF = {"float64": sk.float64, "int8": sk.int32, "uint8": sk.uint32}
 
@@ -96,7 +98,13 @@ def test_all_orders_of_axes_go_to_tensor_cores(dtype, precision, turned) -> None
 
     ptx = Counter(re.findall(r"\b(?:mma\.sync|fma)\b", kernel.ptx))
     instruction = INSTRUCTIONS[dtype, precision]
-    products = 32 * 32 * 32 // (instruction.rows * 8 * instruction.depth * 2) * (3 if precision == "tf32x3" else 1)
+    products = (
+        32
+        * 32
+        * 32
+        // (instruction.rows * 8 * instruction.depth * 2)
+        * (3 if precision == "tf32x3" else 1 + instruction.is_widened)
+    )
     assert ptx == {"mma.sync": products}
     if (dtype, turned) == ("float16", (False, False)):  # the disassembler takes half a second to start
         assert machine_code(kernel) == {"MMA": products, "LDSM": 6}

@@ -32,6 +32,8 @@ DTYPES = {
     np.float16: sk.float32,
     ml_dtypes.bfloat16: sk.float32,
     np.float64: sk.float64,
+    ml_dtypes.float8_e4m3fn: sk.float32,
+    ml_dtypes.float8_e5m2: sk.float32,
     np.int8: sk.int32,
     np.uint32: sk.uint32,
 }
@@ -131,11 +133,7 @@ REFUSED = {
     "shapes": (lambda a, b: sk.dot(a, a), "BAD_SHAPE", "shapes (4, 8) and (4, 8)"),
     "axes": (lambda a, b: sk.dot(a[None], b), "BAD_SHAPE", "(M, K) and (K, N)"),
     "dtypes": (lambda a, b: sk.dot(a, b.to(sk.float16)), "STATIC_ASSERTION", "dot of float32 and float16"),
-    "float8": (
-        lambda a, b: sk.dot(*[x.to(sk.float8_e4m3fn) for x in (a, b)]),
-        "STATIC_ASSERTION",
-        "dot of float8_e4m3fn",
-    ),
+    "bool": (lambda a, b: sk.dot(a > 0, b > 0), "STATIC_ASSERTION", "dot of bool and bool"),
     "acc": (lambda a, b: sk.dot(a, b, sk.zeros((4, 4), sk.float64)), "BAD_SHAPE", "`sk.zeros((4, 4), sk.float32)`"),
     "precision": (lambda a, b: sk.dot(a, b, precision="tf64"), "STATIC_ASSERTION", "'ieee', 'tf32', 'tf32x3'"),
     "precision of integers": (

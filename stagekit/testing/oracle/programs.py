@@ -230,7 +230,8 @@ def _array(name: str, array: Array, meaning: Any) -> OracleArray | OraclePointer
     places -= places.min(initial=0)
     count = int(places.max(initial=-1)) + 1
     lowest = array[tuple(slice(None, 1) if step >= 0 else slice(-1, None) for step in array.strides)].reshape(-1)
-    elements = np.lib.stride_tricks.as_strided(lowest, (count,), (array.itemsize,)) if count else lowest
+    bits = lowest.view(np.uint8) if array.itemsize == 1 else lowest  # NumPy knows no float of a byte
+    elements = np.lib.stride_tricks.as_strided(bits, (count,), (array.itemsize,)).view(array.dtype) if count else lowest
     owned = None
     if count > array.size:
         owned = np.isin(np.arange(count), places)
