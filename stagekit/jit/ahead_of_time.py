@@ -54,6 +54,9 @@ class BoundKernel(ForwardingKernel):
         kernel, values, _ = self._kernel._resolve(args, kwargs)
         return kernel, values, self.target
 
+    def _named_target(self, switch: str) -> str:
+        return self.target
+
     def __repr__(self) -> str:
         return f"{self._kernel!r} on {self.target}"
 

@@ -71,6 +71,9 @@ class JitFunction(Launchable):
     def __stagekit_fixed__(self) -> Mapping[str, Any]:
         return self._constexprs_of(self._fixed) if self._fixed else {}
 
+    def _named_target(self, switch: str) -> str:
+        return switch or self.options.target or ""
+
     @cached_property
     def parameters(self) -> Parameters:
         parameters = Parameters(self._snapshot, self._outer)

@@ -207,6 +207,10 @@ class Launchable(ABC):
     def parameters(self) -> Parameters:
         """The parameters of the user's function."""
 
+    @abstractmethod
+    def _named_target(self, switch: str) -> str:
+        """Return where launches run whatever the arrays, empty if those decide. switch: what STAGEKIT_TARGET says."""
+
     @property
     def call_signature(self) -> inspect.Signature:
         """The parameters of a call: those of the user's function that are not fixed."""
@@ -439,6 +443,9 @@ class ForwardingKernel(Launchable):
     @property
     def parameters(self) -> Parameters:
         return self._kernel.parameters
+
+    def _named_target(self, switch: str) -> str:
+        return self._kernel._named_target(switch)
 
     def summary(self) -> dict[str, str]:
         return self._kernel.summary()

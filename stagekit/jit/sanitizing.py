@@ -116,6 +116,9 @@ class SanitizedKernel(ForwardingKernel):
         with self.sanitizer:
             return super()._prepare(key, args, kwargs)
 
+    def _named_target(self, switch: str) -> str:
+        return self.sanitizer.target
+
     def __repr__(self) -> str:
         return f"{self._kernel!r}, checked"
 
@@ -135,16 +138,20 @@ def current() -> Sanitizer | RecordingSession | None:
 
 
 @hide_frames
-def target_for(*arrays: Any) -> str:
+def target_for(*arrays: Any, kernel: Any = None) -> str:
     """Return where a launch with these arrays runs: "cpu", "cuda" or "interp".
 
-    arrays: of any library; without one, those in the host's memory. A session of `sk.sanitize` and the switch of the target come
-    before what arrays say; a kernel's own `target` only that kernel knows. By this a function chooses between kernels, or tiles.
+    arrays: of any library; without one, those in the host's memory. kernel: the one that is launched, for the target that it is
+    bound to or has as an option; left out, one that has neither. A session of `sk.sanitize` comes before all, the switch of the
+    target before options and arrays. By this a function chooses between kernels, or tiles.
 
-    Raises CallError (WRONG_ARGUMENTS) for what is no array.
+    Raises CallError (WRONG_ARGUMENTS) for what is no array, or no kernel.
     """
-    session = current()
-    asked = config.TARGET.get() if session is None else session.target
+    if not (kernel is None or isinstance(kernel, Launchable)):
+        raise wrong_arguments(target_for, f"`kernel` is {shown(kernel)}, no kernel")
+    session, switch = current(), config.TARGET.get()
+    named = switch if kernel is None else kernel._named_target(switch)
+    asked = named if session is None else session.target
     if asked or not arrays:
         return asked or "cpu"
     device = device_of(arrays)

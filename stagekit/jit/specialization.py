@@ -76,6 +76,9 @@ class Specialization(Launchable):
     def __stagekit_fixed__(self) -> Mapping[str, Any]:
         return {name: value for name, value in self.constexprs.items() if value is not ...}
 
+    def _named_target(self, switch: str) -> str:
+        return switch or self._owner.options.target or ""
+
     @property
     def parameters(self) -> Parameters:
         return self._owner.parameters
@@ -296,7 +299,7 @@ class Specialization(Launchable):
         session = sanitizing.current()
         if session is not None:
             return session.target
-        return target or config.TARGET.get() or self._owner.options.target or target_of(device)
+        return target or self._named_target(config.TARGET.get()) or target_of(device)
 
     def call_shape(self, variant: Variant) -> CallShape:
         """Return how a variant is called, for native launchers: with its run-time parameters."""

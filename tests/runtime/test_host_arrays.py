@@ -434,6 +434,21 @@ def test_what_is_no_array_runs_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STAGEKIT_TARGET", raising=False)
     with pytest.raises(TypeError, match="`target_for`: 'x' is no array"):
         sk.target_for("x")
+    with pytest.raises(TypeError, match="`kernel` is 3, no kernel"):
+        sk.target_for(kernel=3)
+
+
+@pytest.mark.parametrize("switch", ["", "cuda", "interp"])
+def test_a_kernel_knows_its_own_target(switch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it is bound to comes before the switch, and the switch before its option, as at a launch."""
+    monkeypatch.setenv("STAGEKIT_TARGET", switch)
+    plain, own = sk.jit(scale), sk.jit(target="cuda")(scale)
+    names = own.specialize(BLOCK=64), sk.compile(own.specialize(BLOCK=64), "cpu"), sk.sanitize(plain)
+
+    assert sk.target_for(ON_HOST, kernel=plain) == (switch or "cpu")
+    assert [sk.target_for(ON_HOST, kernel=each) for each in (own, *names)] == [switch or "cuda"] * 2 + ["cpu", "interp"]
+    with sk.sanitize():
+        assert sk.target_for(kernel=names[1]) == "interp"
 
 
 # -- on a real GPU -------------------------------------------------------------------------------------------------------
