@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import stagekit as sk
 from stagekit.frontend.evaluation import EVALUATORS
-from stagekit.frontend.source import _UNSUPPORTED
+from stagekit.frontend.source import _SINCE_312, _UNSUPPORTED
 from stagekit.frontend.statements import _PATTERNS, RUNNERS
 from tests.frontend.agreement import refuse
 
@@ -228,4 +230,16 @@ def test_every_construct_of_python_is_traced_or_refused(kind: type[ast.AST]) -> 
 
     assert is_traced != (kind in _UNSUPPORTED), (
         f"`ast.{kind.__name__}`: give it a row of `RUNNERS`, `EVALUATORS` or `_PATTERNS`, or of `_UNSUPPORTED` in source.py"
+    )
+
+
+def test_the_page_says_what_is_refused() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
+    sentence = page.partition("**Refused**, when the function is read, with a caret")[2].partition("A kernel")[0]
+    refused = {
+        what.removeprefix("a ").strip("`").split()[0] for what, _ in (*_UNSUPPORTED.values(), *_SINCE_312.values())
+    }
+
+    assert set(re.findall(r"(?:`|\ba )(\w+)", sentence)) == refused, (
+        "docs/language.md, `Refused`, is not `_UNSUPPORTED`"
     )
