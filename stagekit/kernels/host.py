@@ -13,7 +13,7 @@ import stagekit as sk
 
 MAX_TILE = 32768  # elements of a row that one program holds at once: 32 in each of 1024 threads
 STREAMED_TILE = 4096  # elements of a tile of a longer row, which passes through in several
-REREAD_TILE = 256  # elements of a tile of a row that is read several times on the CPU
+REREAD_TILE = 128  # elements of a tile of a row that is read several times on the CPU
 FLOATS = (sk.float32, sk.float16, sk.bfloat16)  # what is computed with in float32
 
 

@@ -28,7 +28,12 @@ from stagekit.kernels.sharing import checked_out
 
 LOWEST = sk.float32.min
 # elements of 32 and of 16 bits, at most, of which a tile is kept on the CPU
-KEPT_OF_SOFTMAX, KEPT_OF_NORMS = (4096, MAX_TILE), (1024, 8192)
+KEPT_OF_SOFTMAX, KEPT_OF_NORMS = (256, MAX_TILE), (256, 256)
+
+
+def threads_of(ONE_TILE: bool, REREAD: bool) -> int | None:
+    """Return how many threads a program has: where the CPU reads a row again a warp, which waits for no other."""
+    return 32 if REREAD and not ONE_TILE else None
 
 
 # -- softmax ------------------------------------------------------------------------------------------------------------
@@ -97,7 +102,7 @@ def softmax_kernel(dtype: Dtype, BLOCK: int, ONE_TILE: bool, REREAD: bool = Fals
     of_tiles = softmax_by_way_of_target if REREAD and dtype is sk.float32 else softmax_of_tiles
     softmax_of_row = softmax_of_tile if ONE_TILE else of_tiles
 
-    @sk.jit
+    @sk.jit(threads=threads_of(ONE_TILE, REREAD))
     def softmax(x: Rows, out: Rows) -> None:
         row = sk.program_id(0)
         softmax_of_row(x[row], out[row], columns, BLOCK)
@@ -122,13 +127,15 @@ def softmax(x: Any, *, out: Any = None) -> Any:
 
 
 @factory
-def rmsnorm_kernel(dtype: Dtype, weight_dtype: Dtype, BLOCK: int, ONE_TILE: bool) -> sk.JitFunction:
+def rmsnorm_kernel(
+    dtype: Dtype, weight_dtype: Dtype, BLOCK: int, ONE_TILE: bool, REREAD: bool = False
+) -> sk.JitFunction:
     """Return the kernel `k[rows](x, residual, weight, out, eps)`; residual may be None."""
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
     Weight = Annotated[sk.Array, sk.Tensor((columns,), weight_dtype, strides=(1,))]
 
-    @sk.jit
+    @sk.jit(threads=threads_of(ONE_TILE, REREAD))
     def rmsnorm(x: Rows, residual: Rows | None, weight: Weight, out: Rows, eps: sk.float32) -> None:
         row = sk.program_id(0)
         source = x[row] if residual is None else residual[row]  # the row, once the residual is added
@@ -163,7 +170,7 @@ def rmsnorm(x: Any, weight: Any, *, residual: Any = None, out: Any = None, eps: 
     """
     out = empty_like(x) if out is None else checked_out(out, x)
     source, target = as_rows(x), as_rows(out)
-    kernel = rmsnorm_kernel(float_dtype_of(x), dtype_of(weight), *tile_near(x, *KEPT_OF_NORMS))
+    kernel = rmsnorm_kernel(float_dtype_of(x), dtype_of(weight), *tile_near(x, *KEPT_OF_NORMS), is_on_cpu(x))
     kernel[source.shape[0]](source, residual if residual is None else as_rows(residual), weight, target, eps)
     return out
 
@@ -171,37 +178,66 @@ def rmsnorm(x: Any, weight: Any, *, residual: Any = None, out: Any = None, eps: 
 # -- layernorm ----------------------------------------------------------------------------------------------------------
 
 
+@sk.inline
+def mean_and_spread(x: Any, residual: Any, columns: Any, BLOCK: int) -> Any:
+    """Return the mean of a row, once the residual is added, and the mean of squared distances from it, in one pass.
+
+    Each element of the tile has a mean and a sum of squares of its own, which lose no digits; then they are joined. Source: Chan,
+    Golub and LeVeque, "Algorithms for Computing the Sample Variance", 1983.
+    """
+    mean = squares = sk.zeros(BLOCK, sk.float32)
+    number = sk.float32(0)
+    for start in range(0, columns, BLOCK):
+        v = load_piece(x, start, columns, BLOCK)
+        if residual is not None:
+            v = add_residual(v, residual, start, columns)
+        number += 1
+        distance = sk.where(start + sk.arange(0, BLOCK) < columns, v - mean, 0)
+        mean = sk.fma(distance, 1 / number, mean)
+        squares = sk.fma(distance, v - mean, squares)
+    counts = (columns // BLOCK + sk.where(sk.arange(0, BLOCK) < columns % BLOCK, 1, 0)).to(sk.float32)
+    share = 1 / columns.to(sk.float32)
+    of_row = sk.reduce_sum(mean * counts) * share
+    return of_row, sk.reduce_sum(squares + (mean - of_row) ** 2 * counts) * share
+
+
 @factory
-def layernorm_kernel(dtype: Dtype, weight_dtype: Dtype, BLOCK: int, ONE_TILE: bool) -> sk.JitFunction:
+def layernorm_kernel(
+    dtype: Dtype, weight_dtype: Dtype, BLOCK: int, ONE_TILE: bool, REREAD: bool = False
+) -> sk.JitFunction:
     """Return the kernel `k[rows](x, residual, weight, bias, out, eps)`; residual and bias may be None.
 
     The spread is the mean of squared distances from the mean, which loses no digits as E[x²] - E[x]² does: a row of several
-    tiles is read three times.
+    tiles is read three times, or twice with more arithmetic, if REREAD.
     """
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
     Weight = Annotated[sk.Array, sk.Tensor((columns,), weight_dtype, strides=(1,))]
 
-    @sk.jit
+    @sk.jit(threads=threads_of(ONE_TILE, REREAD))
     def layernorm(
         x: Rows, residual: Rows | None, weight: Weight, bias: Weight | None, out: Rows, eps: sk.float32
     ) -> None:
         row = sk.program_id(0)
         source = x[row] if residual is None else residual[row]  # the row, once the residual is added
-        total = sk.zeros(BLOCK, sk.float32)
-        for start in starts(columns, BLOCK, ONE_TILE):
-            v = load_piece(x[row], start, columns, BLOCK)
-            if residual is not None:
-                v = add_residual(v, residual[row], start, columns)
-            total += v
-        share = 1 / columns.to(sk.float32)  # a product with it takes a few instructions, a quotient some dozens
-        mean = sk.reduce_sum(total) * share
-        squares = sk.zeros(BLOCK, sk.float32)
-        for start in starts(columns, BLOCK, ONE_TILE):
-            if not ONE_TILE:  # else the row is still here
-                v = load_piece(source, start, columns, BLOCK)
-            squares += sk.where(start + sk.arange(0, BLOCK) < columns, v - mean, 0) ** 2
-        scale = sk.rsqrt(sk.reduce_sum(squares) * share + eps)
+        if REREAD and not ONE_TILE:
+            mean, spread = mean_and_spread(x[row], residual if residual is None else residual[row], columns, BLOCK)
+            scale = sk.rsqrt(spread + eps)
+        else:
+            total = sk.zeros(BLOCK, sk.float32)
+            for start in starts(columns, BLOCK, ONE_TILE):
+                v = load_piece(x[row], start, columns, BLOCK)
+                if residual is not None:
+                    v = add_residual(v, residual[row], start, columns)
+                total += v
+            share = 1 / columns.to(sk.float32)  # a product with it takes a few instructions, a quotient some dozens
+            mean = sk.reduce_sum(total) * share
+            squares = sk.zeros(BLOCK, sk.float32)
+            for start in starts(columns, BLOCK, ONE_TILE):
+                if not ONE_TILE:  # else the row is still here
+                    v = load_piece(source, start, columns, BLOCK)
+                squares += sk.where(start + sk.arange(0, BLOCK) < columns, v - mean, 0) ** 2
+            scale = sk.rsqrt(sk.reduce_sum(squares) * share + eps)
         for start in starts(columns, BLOCK, ONE_TILE):
             if not ONE_TILE:
                 v = load_piece(source, start, columns, BLOCK)
@@ -223,7 +259,7 @@ def layernorm(
     """
     out = empty_like(x) if out is None else checked_out(out, x)
     source, target = as_rows(x), as_rows(out)
-    kernel = layernorm_kernel(float_dtype_of(x), dtype_of(weight), *tile_near(x, *KEPT_OF_NORMS))
+    kernel = layernorm_kernel(float_dtype_of(x), dtype_of(weight), *tile_near(x, *KEPT_OF_NORMS), is_on_cpu(x))
     kernel[source.shape[0]](source, residual if residual is None else as_rows(residual), weight, bias, target, eps)
     return out
 

@@ -27,6 +27,7 @@ from stagekit.backends.host.pointers import emit_offset
 from stagekit.backends.host.safepoints import asking_loops, waiting_loops
 from stagekit.backends.host.target import OPTIMISATION_LEVEL, Processor, check_symbols, shared_machine, this_processor
 from stagekit.backends.host.warp import KernelContext, LocalPlace, Warp
+from stagekit.backends.host.whole import take_apart
 from stagekit.backends.llvm import llvm, optimize
 from stagekit.backends.llvm.writer import Abilities, Module
 from stagekit.backends.shared_memory import BumpAllocator, place_shared
@@ -114,6 +115,7 @@ def compile_for(
         fn = soften_halves(fn)
     if not processor.host_features.has_matrix_unit:
         fn = without_matrix_unit(fn)
+    fn = take_apart(fn, block)
     entry = re.sub(r"\W", "_", f"stagekit_{fn.name}", flags=re.ASCII)
     waiting, asking = waiting_loops(fn), asking_loops(fn)
     text, shared_bytes, scratch_bytes = _write(fn, block, processor, entry)
