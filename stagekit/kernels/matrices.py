@@ -176,6 +176,8 @@ def matmul(
         if epilogue is None and splitting.multiply(a, b, out, types, strides, precision, masked):
             return out
         blocks = blocks_for(dtype, precision, rows, columns, a.shape[1], room=room)
+        if blocks.stages == 1 and not is_by_rows(b):
+            blocks = blocks._replace(threads=min(blocks.threads, _BY_COLUMNS))
     finish = None if epilogue is None else settled(epilogue)
     is_whole = blocks.divide(rows, columns, a.shape[1]) and not is_on_cpu(a)
     kernel = matmul_kernel(dtype, types[2], strides, finish, kinds, blocks, precision, WHOLE=is_whole)
@@ -214,6 +216,9 @@ BLOCKS = {
 }
 """By what tensor cores multiply, or that they do not, from large blocks to small ones."""
 
+_PARTS_BY_THREADS = [Blocks(128, 128, 32, 256), *BLOCKS["by threads"][1:]]  # where the common axis is shared
+
+_BY_COLUMNS = 128  # threads at most that multiply by a factor by columns: 256 need more registers than two blocks have
 _FEW = 128  # blocks, about as many as a GPU has multiprocessors: with fewer, smaller ones are quicker
 _ALONE = 256  # threads of a block of which a multiprocessor has one or two: the last of them leave others idle
 _FULL = 0.9  # share of the multiprocessors that has work then
@@ -227,10 +232,11 @@ _KINDS_OF_FLOAT32 = {"ieee": "by threads", "tf32": "words", "tf32x3": "words"}  
 def known_blocks(dtype: Dtype, precision: str, room: int = sys.maxsize, *, are_masked: bool = False) -> list[Blocks]:
     """Return blocks for a GPU, from large to small.
 
-    room: the bytes of shared memory that a block may have. are_masked: those for kernels whose copies are, which do not go on
-    between products: there two blocks of a multiprocessor are quicker than one.
+    room: the bytes of shared memory that a block may have. are_masked: those for programs that have a part of the common axis,
+    whose copies are masked, so that they do not go on between products: two blocks of a multiprocessor are quicker than one.
     """
-    known = BLOCKS[{1: "bytes", 2: "halves"}.get(dtype.itemsize) or _KINDS_OF_FLOAT32[precision]]
+    kind = {1: "bytes", 2: "halves"}.get(dtype.itemsize) or _KINDS_OF_FLOAT32[precision]
+    known = _PARTS_BY_THREADS if are_masked and kind == "by threads" else BLOCKS[kind]
     return [
         each
         for each in known

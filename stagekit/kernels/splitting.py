@@ -14,8 +14,10 @@ from stagekit.kernels.host import Dtype, empty, factory, is_on_cpu, is_packed
 Blocks = tuple[int, int, int, int, int]  # as in `matrices`
 
 FEWEST_BLOCKS = 32  # of a result; with fewer, smaller ones are taken
+FEWEST_BY_THREADS = 8  # the same where threads multiply, one at a time, so that a program takes longer
+MOST_BY_THREADS = 15  # parts of a product by threads; with more, adding them up takes longer than is won
 MULTIPROCESSORS = 132  # of a large GPU
-THREADS = MULTIPROCESSORS * 256  # of all programs
+THREADS = MULTIPROCESSORS * 256  # of all programs; twice as many of those by threads
 LEAST_DEPTH = 512  # of the common axis, for a program; with less, sums are written nearly as often as they are made
 TILE = 1024  # elements that a program adds up
 
@@ -74,12 +76,15 @@ def joined_kernel(sums: Dtype, out_dtype: Dtype) -> sk.JitFunction:
 
 def split_for(known: list[Blocks], rows: int, columns: int, depth: int) -> tuple[Blocks, int]:
     """Return what a program multiplies at once, of `known` from large to small, and how many rounds of a product it has."""
+    by_threads = known[0][4] == 1
+    fewest = FEWEST_BY_THREADS if by_threads else FEWEST_BLOCKS
     for blocks in known:
         M, N, K, threads, _ = blocks
         programs = -(-rows // M) * -(-columns // N)
-        if rows >= M and columns >= N and programs >= FEWEST_BLOCKS:
+        if rows >= M and columns >= N and programs >= fewest:
             break
-    parts = max(THREADS // max(programs * threads, 1), 1)
+    parts = THREADS * (1 + by_threads) // max(programs * threads, 1)
+    parts = max(min(parts, MOST_BY_THREADS) if by_threads else parts, 1)
     return blocks, max(-(-depth // (K * parts)), -(-LEAST_DEPTH // K))
 
 

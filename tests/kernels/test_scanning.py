@@ -190,12 +190,14 @@ def test_on_a_gpu_many_programs_look_back_at_once(dtype):
 def test_a_tile_stays_in_registers():
     """Each thread reads 16 bytes at once and keeps its numbers while it waits, but for a few words that it spills."""
     for dtype in (sk.float32, sk.bfloat16, sk.float64, sk.int64):
-        tile, held = scanning.kept_tile(dtype, scanning.LONG), scanning.held_by_thread(dtype)
+        tile, full = scanning.kept_tile(dtype, scanning.LONG), scanning.FULL[max(dtype.bits, 32)]
         quick = force_entry(kernels.cumsum_kernel(dtype, tile).specialize(), "quick")
         code = ptxas.assemble(quick.ptx)
         accesses = Counter(re.findall(r"\b(?:ld|st)\.global\.v\d\.b\d+", quick.ptx))
         bits = "v4.b32" if dtype.itemsize < 8 else "v2.b64"
-        assert accesses == dict.fromkeys((f"ld.global.{bits}", f"st.global.{bits}"), held * dtype.itemsize // 16)
+        assert accesses == dict.fromkeys(
+            (f"ld.global.{bits}", f"st.global.{bits}"), tile // full * dtype.itemsize // 16
+        )
         assert code.resources.stack_bytes <= 32, dtype
 
 
