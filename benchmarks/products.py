@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain
+from itertools import product as product_of
 from typing import Any
 
 from machine import describe
@@ -52,6 +53,7 @@ BY_HAND = (  # (m, n, k), of bfloat16 with both factors along k
 BATCHES = ((32, 1024, 1024, 1024), (64, 512, 512, 128))  # (batch, m, n, k), of bfloat16
 GROUPS = ((8, 4096, 4096, 4096), (64, 4096, 2048, 2048))  # (groups, rows of all of them, n, k), of bfloat16
 HEADS, LENGTH, DIMS = 16, 4096, (128, 64)
+LENGTHS = (4096, 8192)  # by hand
 BACKWARD_PRODUCTS = 2.5  # of a backward pass, against the two of a forward pass
 
 
@@ -155,6 +157,23 @@ def by_hand(shape: tuple[int, int, int], rounds: int) -> Iterator[str]:
     yield row(f"hopper_matmul bfloat16 {m}×{n}×{k}", 2 * m * n * k, times, error, first)
 
 
+def attention_by_hand(dim: int, length: int, causal: bool, rounds: int) -> Iterator[str]:
+    """Yield the row of attention by `hopper_attention`, for compute capability 9.0."""
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    inputs = [torch.randn(1, HEADS, length, dim, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+    out, first = timed(lambda: kernels.hopper_attention(*inputs, causal=causal))
+
+    def theirs() -> Any:
+        return scaled_dot_product_attention(*inputs, is_causal=causal)
+
+    times = alternated(lambda: kernels.hopper_attention(*inputs, causal=causal, out=out), theirs, rounds)
+    name = f"hopper_attention bfloat16, {HEADS} heads, {length}×{dim}{', causal' * causal}"
+    operations = 4 * HEADS * length**2 * dim / (1 + causal)
+    yield row(name, operations, times, error_of(out, theirs()), first)
+
+
 def attention(dim: int, causal: bool, rounds: int) -> Iterator[str]:
     """Yield the rows of attention and of its gradients."""
     import torch
@@ -195,7 +214,10 @@ def main() -> int:
     sys.stdout.write("| | TFLOP/s | torch's | ratio | error | first, s |\n|---|---|---|---|---|---|\n")
     rows = {
         "matmul": (product(*each, options.rounds) for each in MATRICES),
-        "hopper": (by_hand(each, options.rounds) for each in BY_HAND),
+        "hopper": chain(
+            (by_hand(each, options.rounds) for each in BY_HAND),
+            (attention_by_hand(*each, options.rounds) for each in product_of(DIMS, LENGTHS, (False, True))),
+        ),
         "many": chain(
             (batch(each, options.rounds) for each in BATCHES), (groups(each, options.rounds) for each in GROUPS)
         ),

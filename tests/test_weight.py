@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[1] / "stagekit"
 GROUND = "the ground"  # the modules that stand beside the rooms
 BUDGETS = {  # rounded up to the next 50
     GROUND: 3_100,
-    "backends": 19_000,
+    "backends": 19_050,
     "commands": 450,
     "exporting": 1_450,  # C for programs, for Python without stagekit, and for tvm-ffi
     "frontend": 14_300,
@@ -24,7 +24,7 @@ BUDGETS = {  # rounded up to the next 50
     "ir": 3_750,
     "jit": 3_400,
     "jax": 700,  # functions of JAX: what JAX asks of one, and what XLA calls
-    "kernels": 4_550,
+    "kernels": 4_850,
     "layouts": 500,
     "lib": 7_200,
     "operators": 500,  # what operators of PyTorch and of JAX share, and launches that are written down

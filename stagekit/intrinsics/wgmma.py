@@ -13,6 +13,10 @@ as `mma.sync` has them, one of which has 8 columns. A factor lies in *panels* wh
 8 chunks of 16 bytes are exclusive-ored with the number of the row, and a panel begins at a multiple of 1024 bytes. Rows are those
 of M or of N, 32 bytes along K from the pointer on; or with `trans` those of K, and M or N goes on in the next panel.
 
+`wgmma_rs_m64n128(a0, a1, a2, a3, b, *sums)` takes its left factor from registers, as four words of 32 bits: word w of lane
+4 * g + t has 4 bytes of row g, or of row g + 8 where w is odd, from byte 4 * t on, or from 4 * t + 16 on where w is 2 or 3. So
+the sums of one product, rounded to 16 bits, are the left factor of the next.
+
 `descriptor` is what the instruction is told of that. Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 """
 
@@ -26,6 +30,7 @@ from stagekit.dtypes import DType
 from stagekit.intrinsics.hopper import EFFECTS, ordered_ptx
 from stagekit.intrinsics.registry import define
 from stagekit.ir import (
+    U32,
     U64,
     Builder,
     Effect,
@@ -47,6 +52,7 @@ DEPTH_BYTES = 32  # of a product along K
 ROW_BYTES = 128  # of a panel
 ATOM_BYTES = 8 * ROW_BYTES  # after which the order of chunks repeats
 ROWS = 64  # of a product
+WORDS = 4  # of 32 bits that a thread has of a left factor in registers
 COLUMNS = (8, 16, 32, 64, 96, 128, 192, 256)  # of products, of those that PTX has
 _GROUPS = 8  # of products that a thread may leave under way: the instruction has a number in it
 _ON_CPU = Unsupported(
@@ -111,24 +117,36 @@ _LETTER = {dtypes.float32: "f", dtypes.int32: "r"}
 
 
 def _tied(b: Builder, text: str, sums: Sequence[Value], more: Sequence[Value] = ()) -> Values:
-    """Build an instruction whose results stay in the registers of `sums`. more: its other operands, of 64 bits."""
+    """Build an instruction whose results stay in the registers of `sums`. more: its other operands, words and descriptors."""
     count, types = len(sums), [each.type for each in sums]
     letters = [f"={_LETTER[each.dtype]}" for each in types]
-    constraints = ",".join([*letters, *map(str, range(count)), *"l" * len(more)])
+    others = ["r" if each.type == U32 else "l" for each in more]
+    constraints = ",".join([*letters, *map(str, range(count)), *others])
     return ordered_ptx(text, constraints, *types).build(b, (*sums, *more), ())  # type: ignore[no-any-return]
 
 
 def _begin(b: Builder, columns: int, args: Sequence[Value], params: Sequence[Any]) -> Values:
     left, right, *sums = args
     trans_a, trans_b, panel_a, panel_b = params
-    (one, total), (other, _), itemsize = FACTORS[left.type.dtype], FACTORS[right.type.dtype], left.type.dtype.itemsize
-    count, depth = len(sums), DEPTH_BYTES // itemsize
     factors = _described(b, left, trans_a, panel_a), _described(b, right, trans_b, panel_b)
-    signs = ", 1, 1" if total.is_float else ""
-    turns = f", {int(trans_a)}, {int(trans_b)}" if itemsize == 2 else ""
-    text = f"wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.{'f32' if total.is_float else 's32'}.{one}.{other} "
-    text += f"{_listed(0, count)}, ${2 * count}, ${2 * count + 1}, 1{signs}{turns};"
+    text = _text(columns, left.type.dtype, right.type.dtype, f"${2 * len(sums)}", f"${2 * len(sums) + 1}", params[:2])
     return _tied(b, text, sums, factors)
+
+
+def _begin_from_registers(b: Builder, columns: int, args: Sequence[Value], params: Sequence[Any]) -> Values:
+    words, right, sums = args[:WORDS], args[WORDS], args[WORDS + 1 :]
+    dtype, first = right.type.dtype, 2 * len(sums)
+    text = _text(columns, dtype, dtype, _listed(first, WORDS), f"${first + WORDS}", params[:1])
+    return _tied(b, text, sums, (*words, _described(b, right, *params)))
+
+
+def _text(columns: int, left: DType, right: DType, a: str, b: str, turns: Sequence[bool]) -> str:
+    """Return the instruction. a, b: its operands. turns: whether factors of 16 bits, of those from shared memory, are turned."""
+    (one, total), (other, _) = FACTORS[left], FACTORS[right]
+    depth, of_sums = DEPTH_BYTES // left.itemsize, "f32" if total.is_float else "s32"
+    more = ["1", *["1"] * (2 * total.is_float), *[str(int(each)) for each in turns if left.itemsize == 2]]
+    name = f"wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.{of_sums}.{one}.{other}"
+    return f"{name} {_listed(0, columns // 2)}, {a}, {b}, {', '.join(more)};"
 
 
 def _wait(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
@@ -155,39 +173,64 @@ def _define(
 
 
 def _misfit(types: Sequence[Type], params: Sequence[Any]) -> str:
-    """Return why factors of these dtypes cannot lie like that."""
-    for letter, type_, is_turned, panel_bytes in zip("ab", types, params[:2], params[2:]):
+    """Return why factors of these dtypes cannot lie like that. params: of both factors, or of the right one."""
+    count = len(params) // 2
+    pointers = [each for each in types if isinstance(each, Pointer)]
+    columns = 2 * (len(types) - (count if count == 2 else WORDS + 1))
+    for letter, type_, is_turned, panel_bytes in zip("ab"[-count:], pointers, params, params[count:]):
         if is_turned and type_.dtype.itemsize != 2:
             return f"`trans_{letter}` is for 16 bits; {type_.dtype.name} lies along K"
         if panel_bytes < 0 or panel_bytes % ATOM_BYTES:
             return f"`panel_{letter}` is {panel_bytes}, and panels begin at multiples of {ATOM_BYTES} bytes"
-        if is_turned and panel_bytes == 0 and letter == "b" and len(types) > 2 + ROW_BYTES // 4:
+        if is_turned and panel_bytes == 0 and letter == "b" and columns > ROW_BYTES // 2:
             return f"`panel_{letter}` says how far the next panel is: a row of one has {ROW_BYTES // 2} elements"
     return ""
 
 
+_SHARED = {element: Pointer(element, Space.SHARED) for element in FACTORS}
+
+
+def _sums(element: DType, columns: int) -> tuple[Type, ...]:
+    return (Scalar(FACTORS[element].total),) * (columns // 2)
+
+
+def _turns(letters: str) -> tuple[Param, ...]:
+    turned = [Param(f"trans_{letter}", (False, True), False) for letter in letters]
+    return (*turned, *[Param(f"panel_{letter}", int, 0) for letter in letters])
+
+
 def _product(columns: int) -> Intrinsic:
     count = columns // 2
-    shared = {element: Pointer(element, Space.SHARED) for element in FACTORS}
-    sums = {element: (Scalar(factor.total),) * count for element, factor in FACTORS.items()}
     return _define(
         f"wgmma_m64n{columns}",
         ("a", "b", *[f"c{i}" for i in range(count)]),
-        [Sig((shared[a], shared[b], *sums[a]), sums[a]) for a, b in PAIRS],
+        [Sig((_SHARED[a], _SHARED[b], *_sums(a, columns)), _sums(a, columns)) for a, b in PAIRS],
         Expand(lambda b, args, params: _begin(b, columns, args, params)),
         f"Begin c + a @ b of a warpgroup: a 64 rows, b {columns} columns, 32 bytes deep, of float16, bfloat16, float32 of which "
         "the lowest 13 bits are not looked at, two floats of 8 bits or two integers of 8 bits; both in panels of shared memory, "
         f"behind `fence_proxy_async` and a barrier. c: {count} sums, of int32 for integers, which wrap. trans_a, trans_b: of 16 "
         "bits, rows of the panel are those of K, and `panel_a`, `panel_b` bytes lie between panels. Sums may be read, and what "
         "was multiplied written again, behind a wait.",
-        params=(
-            Param("trans_a", (False, True), False),
-            Param("trans_b", (False, True), False),
-            Param("panel_a", int, 0),
-            Param("panel_b", int, 0),
-        ),
+        params=_turns("ab"),
         misfit=_misfit,
         only_reads=("a", "b"),
+        is_asynchronous=True,
+    )
+
+
+def _product_of_registers(columns: int) -> Intrinsic:
+    count = columns // 2
+    words = tuple([f"a{i}" for i in range(WORDS)])
+    return _define(
+        f"wgmma_rs_m64n{columns}",
+        (*words, "b", *[f"c{i}" for i in range(count)]),
+        [Sig((U32,) * WORDS + (_SHARED[b], *_sums(b, columns)), _sums(b, columns)) for b in FACTORS],
+        Expand(lambda b, args, params: _begin_from_registers(b, columns, args, params)),
+        f"`wgmma_m64n{columns}` with a, of the dtype of b, from registers: four words of each thread. They are there before "
+        "`wgmma_fence`, and belong to the product from then on.",
+        params=_turns("b"),
+        misfit=_misfit,
+        only_reads=("b",),
         is_asynchronous=True,
     )
 
@@ -228,6 +271,14 @@ wgmma_m64n96 = _product(96)
 wgmma_m64n128 = _product(128)
 wgmma_m64n192 = _product(192)
 wgmma_m64n256 = _product(256)
+wgmma_rs_m64n8 = _product_of_registers(8)
+wgmma_rs_m64n16 = _product_of_registers(16)
+wgmma_rs_m64n32 = _product_of_registers(32)
+wgmma_rs_m64n64 = _product_of_registers(64)
+wgmma_rs_m64n96 = _product_of_registers(96)
+wgmma_rs_m64n128 = _product_of_registers(128)
+wgmma_rs_m64n192 = _product_of_registers(192)
+wgmma_rs_m64n256 = _product_of_registers(256)
 wgmma_wait_m64n8 = _waiting(8)
 wgmma_wait_m64n16 = _waiting(16)
 wgmma_wait_m64n32 = _waiting(32)

@@ -152,10 +152,10 @@ def attention(
     in a row share a key head where there are fewer of those. causal: row i of q sees keys up to i + keys - queries; one that sees
     none gives zeros. scale: dim**-0.5 if left out. The second result is float32, of shape (batch, heads, queries).
     """
-    shape = _checked(q, k, v, heads_axis)
+    shape = checked_sizes(q, k, v, heads_axis)
     out = empty(q, tuple(q.shape), dtype_of(q)) if out is None else checked_out(out, q, apart=(k, v))
     lse = empty(q, (shape.batch, shape.heads, shape.queries), sk.float32) if return_lse else None
-    of, arguments = (dtype_of(q), shape.dim, causal, heads_axis), (q, k, v, out, lse, _scale(scale, shape.dim))
+    of, arguments = (dtype_of(q), shape.dim, causal, heads_axis), (q, k, v, out, lse, scale_of(scale, shape.dim))
     if is_on_cpu(q):
         kernel, rows = cpu_kernel_for(*of)
         kernel[(sk.cdiv(shape.queries, rows), shape.heads, shape.batch), STRIP](*arguments)
@@ -292,9 +292,9 @@ def attention_backward(
 
     gradient, out: like q. lse: what `attention` gave. All else is as it was given to `attention`.
     """
-    shape = _checked(q, k, v, heads_axis)
+    shape = checked_sizes(q, k, v, heads_axis)
     of_q, of_k, of_v, means, shifts = map(empty_like, (q, k, v, lse, lse))
-    factor, on_cpu = _scale(scale, shape.dim), is_on_cpu(q)
+    factor, on_cpu = scale_of(scale, shape.dim), is_on_cpu(q)
     of, room = (dtype_of(q), shape.dim, causal, heads_axis), sys.maxsize if on_cpu else room_of(q)
     blocks = _blocks_for("q", *of[:2], on_cpu=on_cpu, room=room)
     grid = sk.cdiv(shape.queries, blocks[0]), shape.heads, shape.batch
@@ -317,7 +317,7 @@ class _Sizes:
         self.key_heads, self.keys = k.shape[heads_axis], k.shape[3 - heads_axis]
 
 
-def _checked(q: Any, k: Any, v: Any, heads_axis: int) -> _Sizes:
+def checked_sizes(q: Any, k: Any, v: Any, heads_axis: int) -> _Sizes:
     """Return the sizes of an attention. Refused: arrays that do not go together, which the error shows."""
     dtype = float_dtype_of(q)
     shapes = [tuple(each.shape) for each in (q, k, v)]
@@ -339,7 +339,7 @@ def _checked(q: Any, k: Any, v: Any, heads_axis: int) -> _Sizes:
     return sizes
 
 
-def _scale(scale: float | None, dim: int) -> float:
+def scale_of(scale: float | None, dim: int) -> float:
     return dim**-0.5 if scale is None else scale
 
 

@@ -82,8 +82,9 @@ def factor_of(array: Any, is_turned: bool, side: int, shares: int) -> _TileSourc
 
 @sk.inline
 def packed(low: Any, high: Any, dtype: Dtype) -> Any:
-    """Return two numbers of 16 bits in a word."""
-    return sk.uint32(dtype(low).view(sk.uint16)) | sk.uint32(dtype(high).view(sk.uint16)) << 16
+    """Return two numbers, rounded to 16 bits, in a word."""
+    low, high = [sk.uint32(each.view(sk.uint16)) for each in sk.vector(low, high).to(dtype)]
+    return low | high << 16
 
 
 @factory

@@ -12,7 +12,7 @@ import pytest
 
 import stagekit as sk
 from stagekit.backends import ptxas
-from stagekit.intrinsics.wgmma import ATOM_BYTES, COLUMNS, PAIRS, descriptor
+from stagekit.intrinsics.wgmma import ATOM_BYTES, COLUMNS, FACTORS, PAIRS, descriptor
 from tests import places
 
 SOME = [8, 96, 256]  # of the widths
@@ -38,16 +38,39 @@ def fill(panels, source, t, threads, columns):
         panels[(panel * rows + r) * per_row + place] = source[i]
 
 
+@sk.inline
+def words_of(A, row, step):
+    """The four words of a thread of A, from the step's 32 bytes of each row: of this row and of the one 8 below."""
+    size, unsigned = A.dtype.itemsize, getattr(sk, f"uint{A.dtype.bits}")
+    words = []
+    for w in sk.static_range(4):
+        first = (row + w % 2 * 8) * (128 // size) + (32 * step + w // 2 * 16 + sk.lane_id() % 4 * 4) // size
+        word = sk.uint32(0)
+        for i in sk.static_range(4 // size):
+            word = word | sk.uint32(A[first + i].view(unsigned)) << (A.dtype.bits * i)
+        words.append(word)
+    return words
+
+
 @sk.jit
-def multiplied(A, B, out, n: sk.constexpr, turned: sk.constexpr, rounds: sk.constexpr, fault: sk.constexpr):
-    """out = rounds * A @ B, by one warpgroup: A is 64 by K and B n by K, of 128 bytes, or both turned."""
+def multiplied(
+    A,
+    B,
+    out,
+    n: sk.constexpr,
+    turned: sk.constexpr,
+    rounds: sk.constexpr,
+    fault: sk.constexpr,
+    rs: sk.constexpr = False,
+):
+    """out = rounds * A @ B, by one warpgroup: A is 64 by K and B n by K, of 128 bytes, or both turned. rs: A from registers."""
     cuda = sk.cuda
     t, per_row = cuda.thread_idx("x"), 128 // A.dtype.itemsize
     step, depth = 32 // A.dtype.itemsize, 64
     align = 128 if fault == "no room for panels" else 1024
     a = sk.alloc_shared((64 * per_row,), A.dtype, align=align)
     b = sk.alloc_shared((n * per_row - 8 * (fault == "too small"),), B.dtype, align=align)
-    multiply, settle = getattr(cuda, f"wgmma_m64n{n}"), getattr(cuda, f"wgmma_wait_m64n{n}")
+    multiply, settle = getattr(cuda, f"wgmma_{'rs_' * rs}m64n{n}"), getattr(cuda, f"wgmma_wait_m64n{n}")
     sums = [sk.int32(0) if A.dtype.is_integer else sk.float32(0)] * (n // 2)
     for _ in sk.static_range(rounds):
         if fault != "no barrier behind the product":
@@ -60,6 +83,7 @@ def multiplied(A, B, out, n: sk.constexpr, turned: sk.constexpr, rounds: sk.cons
             sk.syncthreads()
         if fault == "half a warpgroup" and t >= 64:
             continue
+        words = [words_of(A, t // 32 * 16 + t % 32 // 4, s) for s in range(4)] if rs else None
         if fault != "no fence":
             cuda.wgmma_fence()
         for s in sk.static_range(4):
@@ -69,7 +93,9 @@ def multiplied(A, B, out, n: sk.constexpr, turned: sk.constexpr, rounds: sk.cons
             if fault == "sums in another order":
                 sums = [*sums[1:], sums[0]]
             kept = {"trans_a": turned, "trans_b": turned, "panel_b": depth * 128 if turned and n > 64 else 0}
-            sums = list(multiply(one, other, *sums, **kept))
+            if rs:
+                kept.pop("trans_a")
+            sums = list(multiply(*(words[s] if rs else [one]), other, *sums, **kept))
         if fault != "no commit":
             cuda.wgmma_commit()
         if fault == "looked at too early":
@@ -83,16 +109,18 @@ def multiplied(A, B, out, n: sk.constexpr, turned: sk.constexpr, rounds: sk.cons
                 out[16 * w + lane // 4 + 8 * h, 8 * j + 2 * (lane % 4) + e] = sums[4 * j + 2 * h + e]
 
 
-def run(place, n, a_dtype, b_dtype, turned=False, rounds=1):
+def run(place, n, a_dtype, b_dtype, turned=False, rounds=1, rs=False):
     r = np.random.default_rng(n)
     low = 0 if a_dtype == "uint8" or b_dtype == "uint8" else -4
     k = 128 // np.dtype(OF_NUMPY[a_dtype]).itemsize
     a, b = r.integers(low, 5, (64, k)).astype(OF_NUMPY[a_dtype]), r.integers(low, 5, (n, k)).astype(OF_NUMPY[b_dtype])
     total = np.int32 if "int" in a_dtype else np.float32
-    given = [np.ascontiguousarray(each.T if turned else each).reshape(-1) for each in (a, b)]
+    by_columns = (turned and not rs, turned)
+    given = [np.ascontiguousarray(x.T if is_turned else x).reshape(-1) for x, is_turned in zip((a, b), by_columns)]
     with sk.sanitize() if place == "sanitizer" else contextlib.nullcontext():
         where = places.on_gpu if place == "gpu" else places.on_cpu
-        *_, out = places.run(where, multiplied[1, 128], [*given, np.full((64, n), -1, total)], n, turned, rounds, "")
+        arrays = [*given, np.full((64, n), -1, total)]
+        *_, out = places.run(where, multiplied[1, 128], arrays, n, turned, rounds, "", rs)
     np.testing.assert_array_equal(out, rounds * (a.astype(total) @ b.astype(total).T))
 
 
@@ -110,6 +138,14 @@ def test_a_product_of_every_dtype_on_a_gpu(a, b):
 @pytest.mark.parametrize("columns", SOME)
 def test_a_product_of_some_widths(columns):
     run("sanitizer", columns, "bfloat16", "bfloat16")
+
+
+@pytest.mark.parametrize("place", ["sanitizer", pytest.param("gpu", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("dtype", FACTORS, ids=lambda dtype: dtype.name)
+def test_a_left_factor_from_registers(dtype, place):
+    run(place, 16, dtype.name, dtype.name, rounds=2, rs=True)
+    if dtype.itemsize == 2:
+        run(place, 128, dtype.name, dtype.name, turned=True, rs=True)
 
 
 @pytest.mark.gpu
@@ -178,10 +214,10 @@ def test_a_block_that_ends_before_its_product_is_found():
 # -- what ptxas and other targets say -------------------------------------------------------------------------------------
 
 
-def kernel_of(dtype, columns, *, turned=False, other=None):
+def kernel_of(dtype, columns, *, turned=False, other=None, rs=False):
     flat, total = sk.Tensor((None,), dtype), sk.int32 if dtype.is_integer else sk.float32
     right, out = sk.Tensor((None,), other or dtype), sk.Tensor((64, columns), total)
-    return multiplied.specialize(A=flat, B=right, out=out, n=columns, turned=turned, rounds=1, fault="")
+    return multiplied.specialize(A=flat, B=right, out=out, n=columns, turned=turned, rounds=1, fault="", rs=rs)
 
 
 @pytest.mark.parametrize("columns", COLUMNS)
@@ -189,10 +225,11 @@ def test_products_are_assembled_as_they_are(columns):
     """Where registers of a product are looked at under way, ptxas lets each wait for the last: C7510 and its neighbours."""
     pairs = {8: PAIRS, 256: [(sk.bfloat16,) * 2, (sk.int8,) * 2]}.get(columns, [(sk.float16,) * 2])
     for dtype, other in pairs:
-        ptx = kernel_of(dtype, columns, turned=dtype.itemsize == 2 and columns % 64 == 0, other=other).ptx
-        found = ptxas.assemble(ptx)
-        assert ".target sm_90a" in ptx
-        assert (found.resources.spill_store_bytes, found.warnings) == (0, ())
+        for rs in {False, dtype is other}:
+            ptx = kernel_of(dtype, columns, turned=dtype.itemsize == 2 and columns % 64 == 0, other=other, rs=rs).ptx
+            found = ptxas.assemble(ptx)
+            assert ".target sm_90a" in ptx
+            assert (found.resources.spill_store_bytes, found.warnings) == (0, ())
 
 
 @pytest.mark.parametrize(("capability", "text"), [(80, "9.0"), (100, "9.0 and no other"), (120, "9.0 and no other")])

@@ -335,7 +335,7 @@ class Protocols(Watcher):
     def _look_for_products(self, touch: Touch) -> None:
         """Report writes to what a product has not read yet."""
         for product in self.launch.products:
-            for factor in product.factors:
+            for factor in product.reads:
                 self._compare(touch, factor, "reads", "product")
 
     # -- proxies ------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,9 @@ from stagekit.backends.interp.memory import AnyPointers, Array
 from stagekit.backends.interp.program import Built, Compiler
 from stagekit.backends.interp.team import Access, LaunchState, Run, Team, Values
 from stagekit.diagnostics import Loc, counted
+from stagekit.dtypes import DType
 from stagekit.intrinsics.wgmma import ATOM_BYTES, DEPTH_BYTES, ROW_BYTES, ROWS, wgmma_commit, wgmma_fence
-from stagekit.ir import Native, ops
+from stagekit.ir import Native, Pointer, ops
 from stagekit.limits import WARP
 
 WARPS = 4  # of a warpgroup
@@ -40,17 +41,22 @@ _PLACES, _NUMBERS = 7, 14  # bits of a mark: which sum, and of which product
 @dataclass(eq=False)
 class GroupProduct:
     """A product of one warp. before: the sums, (16, N), or the product whose sums it goes on from. group: how many its warp had
-    closed before. factors: None once it is carried out, and value is there.
+    closed before. factors: memory, or what a warp had in its registers; None once it is carried out, and value is there.
     """
 
     team: Team
     row: int
     number: int
-    factors: tuple[Run, Run] | None
+    factors: tuple[Run | Array, Run] | None
     before: Array | GroupProduct
     group: int
     loc: Loc
     value: Array | None = None
+
+    @property
+    def reads(self) -> list[Run]:
+        """What it reads of memory when it is carried out."""
+        return [each for each in self.factors or () if isinstance(each, Run)]
 
 
 @dataclass(eq=False)
@@ -193,32 +199,45 @@ def complete(launch: LaunchState, product: GroupProduct) -> None:
     product.before, product.factors = product.value, None
 
 
-def _numbers(factor: Run) -> Array:
+def _numbers(factor: Run | Array) -> Array:
     """Return the elements of a factor, one row for each of its rows or columns, wide enough for exact products."""
-    found, dtype = factor.now(), factor.access.dtype
+    return _widened(factor.now(), factor.access.dtype) if isinstance(factor, Run) else factor
+
+
+def _widened(found: Array, dtype: DType) -> Array:
     if dtype.itemsize == 4:  # tf32
         found = (found.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
     wide = np.int64 if dtype.is_integer else np.float64
     return found.astype(wide).reshape(-1, DEPTH_BYTES // dtype.itemsize)
 
 
+def _from_words(words: Array, dtype: DType) -> Array:
+    """Return the 16 rows of a left factor that a warp has in registers, from its words in each lane, (4, 32)."""
+    parts = words.reshape(2, 2, 8, 4).transpose(1, 2, 0, 3)  # half of the bytes along K, half of the rows, g, t
+    return _widened(np.ascontiguousarray(parts, np.uint32).view(dtype.numpy), dtype)
+
+
 def _build_product(c: Compiler, op: ops.IntrinsicOp) -> Built:
-    pointers, sums, results = c.numbers(op.args[:2]), c.numbers(op.args[2:]), c.numbers(op.results)
-    accesses = [c.access(op, "read", each) for each in op.args[:2]]
-    turned, panels, columns = op.params[:2], op.params[2:], 2 * len(sums)
+    inputs, sums, results = op.args[: -len(op.results)], c.numbers(op.args[-len(op.results) :]), c.numbers(op.results)
+    factors = [each for each in inputs if isinstance(each.type, Pointer)]
+    words, pointers = c.numbers(inputs[: -len(factors)]), c.numbers(tuple(factors))
+    accesses, dtype = [c.access(op, "read", each) for each in factors], factors[-1].type.dtype
+    turned, panels = op.params[: len(factors)], op.params[len(factors) :]
 
     def step(values: Values, team: Team) -> None:
         found = np.stack([team.to_warps(values[n]) for n in sums])
+        of_words = [team.to_warps(values[n]) for n in words]
         for warp in _warps(team):
             quarter = int(team.warp_id[warp.lanes[0]]) % WARPS
-            wanted = ((_ROWS * quarter, _ROWS), (0, columns))
-            factors = [
+            wanted = ((_ROWS * quarter, _ROWS), (0, 2 * len(sums)))[-len(factors) :]
+            runs: list[Any] = [
                 _factor(warp, values[p], each, first, count, is_turned, panel_bytes)
                 for p, each, (first, count), is_turned, panel_bytes in zip(pointers, accesses, wanted, turned, panels)
             ]
-            if factors[0] is not None and factors[1] is not None:
+            if None not in runs:
                 _meet(warp, [_first(warp, values[p], each) for p, each in zip(pointers, accesses)], op.loc)
-                product = _begin(warp, (factors[0], factors[1]), found[:, warp.row], op.loc)
+                left = _from_words(np.stack([each[warp.row] for each in of_words]), dtype) if words else runs[0]
+                product = _begin(warp, (left, runs[-1]), found[:, warp.row], op.loc)
                 found[:, warp.row] = _marks(product.number, found[:, warp.row])
         for number, rows in zip(results, found):
             values[number] = team.from_warps(rows)
@@ -250,15 +269,12 @@ def end_products(launch: LaunchState, team: Team, *, is_last: bool) -> None:
         team.report(ProductMisused(what, _TOGETHER), meeting.loc, np.arange(team.lanes) == 0)
 
 
-def _begin(warp: RunningWarp, factors: tuple[Run, Run], sums: Array, loc: Loc) -> GroupProduct:
+def _begin(warp: RunningWarp, factors: tuple[Run | Array, Run], sums: Array, loc: Loc) -> GroupProduct:
     launch, state = warp.team.launch, warp.state
     before = _product_of(warp, sums, loc)
     if before is None and not state.is_fenced:
         hint = "call `wgmma_fence()` before the first product, and before the first one behind a wait"
         warp.report("no fence orders what was done with the sums before this product", hint, loc)
-    for watcher in launch.watchers:
-        for factor in factors:
-            watcher.access(factor, None)
     launch.products_begun += 1
     number = launch.products_begun % (1 << _NUMBERS)
     product = GroupProduct(
@@ -266,6 +282,9 @@ def _begin(warp: RunningWarp, factors: tuple[Run, Run], sums: Array, loc: Loc) -
     )
     if before is not None:
         state.latest.pop(before.number)
+    for watcher in launch.watchers:
+        for factor in product.reads:
+            watcher.access(factor, None)
     state.latest[number] = product
     launch.products.append(product)
     return product

@@ -1,0 +1,326 @@
+"""Attention as it is written for compute capability 9.0: warps with roles, tiles by the TMA unit, products by wgmma.
+
+    warpgroup 0       load     one thread copies blocks of q, and of k and v into rings of stages
+    warpgroups 1, 2   attend   each has 64 rows of q, and their largest scores, sums and rows of the result in its registers
+
+A warpgroup goes over the blocks of k and v. The exponentials of its scores are the left factor of the product with v as they lie
+in its registers. Two products go together: with the weights of one block those of its values, and the scores of the next one.
+Meanwhile the other warpgroup computes exponentials: they take turns, by a named barrier each.
+
+A head lies as one or two panels of 64 columns; columns and rows outside the array are zeros, and are not written.
+
+Source: Shah et al., "FlashAttention-3", 2024.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple
+
+import stagekit as sk
+from stagekit.kernels.attending import attention, checked_sizes, scale_of
+from stagekit.kernels.heads import LEAST_SCALE, LOG2E, LOWEST, arrays_of
+from stagekit.kernels.hopper import LINE, LOADER, UNIT, WARPGROUP, packed
+from stagekit.kernels.host import Dtype, dtype_of, empty, factory, require
+from stagekit.kernels.matrices import by_groups
+from stagekit.kernels.sharing import checked_out
+from stagekit.kernels.splitting import MULTIPROCESSORS
+
+PARTS = 2  # warpgroups that attend, of 64 rows of q each
+ROWS = 64 * PARTS
+KEYS = 128  # of a block
+STAGES = 2  # of the rings of k and v
+PANEL = 64  # columns of a head
+STEP = 16  # of the common axis, of one product
+HEADS = 16  # whose keys and values stay in the cache of a GPU together
+REGISTERS = (56, 224)  # of a thread that loads, and of one that attends
+MAX_DIM = 128
+MOST_GROWTH = 8.0  # of an exponent, of base 2: exponentials are at most 256
+
+
+class Attended(NamedTuple):
+    """What a thread has of two rows of q: their largest scores so far, its part of the sums of exponentials, the rows of the
+    result, and the exponentials of the last block, rounded, two in a word.
+    """
+
+    largest: tuple[Any, Any]
+    total: tuple[Any, Any]
+    found: tuple[Any, ...]
+    words: tuple[Any, ...]
+
+
+@sk.inline
+def of_rows(values: Sequence[Any], half: int) -> list[Any]:
+    """Return those of a thread's values that are in its upper row, half 0, or in the lower one."""
+    return [values[i] for i in range(len(values)) if i // 2 % 2 == half]
+
+
+@sk.inline
+def over_quad(value: Any, combine: Any) -> Any:
+    """Return what four lanes that have a row in common make together of their values."""
+    for mask in (1, 2):
+        value = combine(value, sk.shfl_xor_sync(0xFFFFFFFF, value, mask))
+    return value
+
+
+@sk.inline
+def folded(values: list[Any], combine: Any) -> Any:
+    """Return the values combined, as a tree: neighbours first."""
+    while len(values) > 1:
+        values = [combine(*values[i : i + 2]) if i + 1 < len(values) else values[i] for i in range(0, len(values), 2)]
+    return values[0]
+
+
+@sk.inline
+def with_scores(state: Attended, scores: Sequence[Any], factor: Any, dtype: Dtype) -> Attended:
+    """Return the state with the exponentials of a block's scores.
+
+    Exponents are less the largest score when all was shrunk last: it is again where a largest score has grown by much since, and
+    where heads are small, so that it costs less than to ask.
+    """
+    now = [
+        over_quad(folded([state.largest[half], *of_rows(scores, half)], sk.maximum), sk.maximum) for half in range(2)
+    ]
+    growth = [(now[half] - state.largest[half]) * factor for half in range(2)]
+    if len(state.found) <= PANEL // 2 or sk.any_sync(0xFFFFFFFF, sk.maximum(*growth) > MOST_GROWTH):
+        shrunk = [sk.fast_exp2(-each) for each in growth]
+        found = tuple([state.found[i] * shrunk[i // 2 % 2] for i in range(len(state.found))])
+        totals = tuple([state.total[half] * shrunk[half] for half in range(2)])
+        state = Attended(tuple(now), totals, found, state.words)
+    less = [each * factor for each in state.largest]
+    weights = [sk.fast_exp2(sk.fma(scores[i], factor, -less[i // 2 % 2])) for i in range(len(scores))]
+    total = tuple([state.total[half] + folded(of_rows(weights, half), lambda x, y: x + y) for half in range(2)])
+    words = tuple([packed(weights[i], weights[i + 1], dtype) for i in range(0, len(weights), 2)])
+    return Attended(state.largest, total, state.found, words)
+
+
+@factory
+def hopper_attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int) -> sk.JitFunction:
+    """Return the kernel `k(q, k, v, out, lse, scale, programs)` for heads of DIM; lse may be None. programs: of the launch."""
+    queries, keys = sk.dynamic("queries"), sk.dynamic("keys")
+    like_q, like_k, of_each_row = arrays_of(dtype, DIM, HEADS_AXIS, queries, keys)
+    Queries = Annotated[sk.Array, like_q]
+    Keys = Annotated[sk.Array, like_k]
+    Sums = Annotated[sk.Array, of_each_row]
+    PANELS = -(-DIM // PANEL)
+    D = PANELS * PANEL
+    multiply_q, wait_scores = sk.cuda.wgmma_m64n128, sk.cuda.wgmma_wait_m64n128
+    multiply_v, wait_found = (getattr(sk.cuda, f"wgmma_{part}m64n{D}") for part in ("rs_", "wait_"))
+
+    def box(rows: int) -> tuple[int, ...]:
+        return (1, 1, rows, PANEL) if HEADS_AXIS == 1 else (1, rows, 1, PANEL)
+
+    @sk.jit
+    def hopper_attention(
+        q: Queries, k: Keys, v: Keys, out: Queries, lse: Sums | None, scale: sk.float32, programs: sk.int32
+    ) -> None:
+        sk.device_entry(launch=sk.cuda.LaunchConfig(grid=programs, block=WARPGROUP * (LOADER + PARTS)))
+        q_map = sk.tensor_map(q, box(ROWS), swizzle=LINE)
+        k_map, v_map = [sk.tensor_map(each, box(KEYS), swizzle=LINE) for each in (k, v)]
+        out_map = sk.tensor_map(out, box(UNIT[0]), swizzle=LINE)
+        q_tile = sk.alloc_shared((ROWS * D,), dtype, align=8 * LINE)
+        k_ring, v_ring = [sk.alloc_shared((STAGES, KEYS * D), dtype, align=8 * LINE) for _ in range(2)]
+        buffers = sk.alloc_shared((PARTS * 4, PANELS, UNIT[0] * UNIT[1]), dtype, align=8 * LINE)
+        q_pipe, k_pipe, v_pipe = [sk.pipeline(stages, PARTS * 4) for stages in (1, STAGES, STAGES)]
+
+        heads, shared_by = sk.int32(q.shape[HEADS_AXIS]), sk.int32(q.shape[HEADS_AXIS] // k.shape[HEADS_AXIS])
+        down, across, shift = (
+            sk.ceildiv(sk.int32(queries), ROWS),
+            sk.int32(q.shape[0]) * heads,
+            sk.int32(keys - queries),
+        )
+        tiles = range(sk.int32(sk.cuda.block_idx("x")), down * across, programs)
+
+        def place_of(number: Any) -> Any:
+            """Return a tile's first row, its head and its sequence, and the blocks of keys that its rows see, at least one.
+
+            Those with most work come first if CAUSAL, of some heads together.
+            """
+            block, which = number % down, number // down
+            end = sk.int32(keys)
+            if CAUSAL:
+                block, which = by_groups(number, down, across, HEADS)
+                block = down - 1 - block
+                end = sk.minimum(end, (block + 1) * ROWS + shift)
+            return block * ROWS, which % heads, which // heads, sk.maximum(sk.ceildiv(end, KEYS), 1)
+
+        def index(batch: Any, head: Any, row: Any, column: Any) -> Any:
+            return (batch, head, row, column) if HEADS_AXIS == 1 else (batch, row, head, column)
+
+        def load_panels(tile_map: Any, tile: Any, rows: int, full: Any, batch: Any, head: Any, row: Any) -> None:
+            for panel in sk.static_range(PANELS):
+                tile_map.load(tile.ptr_to(panel * rows * PANEL), index(batch, head, row, panel * PANEL), full)
+
+        def load(group: Any) -> None:
+            if sk.cuda.thread_idx("x") < 32 and sk.cuda.elect_sync():
+                q_state, state = q_pipe.producer_start(), k_pipe.producer_start()
+                for number in tiles:
+                    row, head, batch, blocks = place_of(number)
+                    load_panels(q_map, q_tile, ROWS, q_pipe.producer_acquire(q_state, ROWS * D * 2), batch, head, row)
+                    q_state = q_state.advance()
+                    for i in range(blocks - 1, -1, -1):
+                        for tile_map, ring, pipe in ((k_map, k_ring, k_pipe), (v_map, v_ring, v_pipe)):
+                            full = pipe.producer_acquire(state, KEYS * D * 2)
+                            load_panels(tile_map, ring[state.stage], KEYS, full, batch, head // shared_by, i * KEYS)
+                        state = state.advance()
+
+        def begin_scores(group: Any, stage: Any) -> Any:
+            """Begin the products of a warpgroup's rows of q with a block of k."""
+            scores = (sk.float32(0),) * (KEYS // 2)
+            for step in sk.static_range(D // STEP):
+                panel, along = step * STEP // PANEL, step * STEP % PANEL
+                x = q_tile.ptr_to((panel * ROWS + group * 64) * PANEL + along)
+                scores = multiply_q(x, k_ring[stage].ptr_to(panel * KEYS * PANEL + along), *scores)
+            sk.cuda.wgmma_commit()
+            return scores
+
+        def begin_values(state: Attended, stage: Any) -> Any:
+            """Begin the product of a block's exponentials with its values."""
+            found = state.found
+            for step in sk.static_range(KEYS // STEP):
+                y = v_ring[stage].ptr_to(step * STEP * PANEL)
+                words = state.words[4 * step : 4 * step + 4]
+                found = multiply_v(*words, y, *found, trans_b=True, panel_b=KEYS * LINE)
+            sk.cuda.wgmma_commit()
+            return found
+
+        def seen(scores: Any, row: Any, column: Any) -> Any:
+            """Return scores of rows from `row` on with a block of keys, -inf where a row does not see the key."""
+            warp, lane = sk.int32(sk.warp_id()) % 4, sk.int32(sk.lane_id())
+            count = sk.int32(keys) - column
+            ends = [count, count]
+            if CAUSAL:
+                first = row + shift + 1 - column + warp * 16 + lane // 4
+                ends = [sk.minimum(count, first), sk.minimum(count, first + 8)]
+            ends = [sk.int32(each) - lane % 4 * 2 for each in ends]
+            return tuple(
+                [sk.where(i // 4 * 8 + i % 2 < ends[i // 2 % 2], scores[i], -float("inf")) for i in range(KEYS // 2)]
+            )
+
+        def store(state: Attended, group: Any, row: Any, head: Any, batch: Any) -> None:
+            """Divide by the sums of exponentials, and let the TMA unit store a warp's rows of those from `row` on."""
+            warp, lane = sk.int32(sk.warp_id()) % 4, sk.int32(sk.lane_id())
+            first = row + warp * 16
+            totals = [over_quad(each, lambda x, y: x + y) for each in state.total]
+            inverse = [1 / sk.where(each == 0, 1.0, each) for each in totals]
+            found = [state.found[i] * inverse[i // 2 % 2] for i in range(D // 2)]
+            if lane == 0:
+                sk.cuda.cp_async_bulk_wait(read=True)
+            sk.syncwarp()
+            for panel in sk.static_range(PANELS):
+                buffer = buffers[group * 4 + warp, panel]
+                for i in sk.static_range(4):
+                    of_16 = found[panel * 32 + i * 8 : panel * 32 + i * 8 + 8]
+                    words = [packed(of_16[j], of_16[j + 1], dtype) for j in range(0, 8, 2)]
+                    place = out_map.place(*index(0, 0, lane % 16, i * 16 + lane // 16 * 8))
+                    sk.cuda.stmatrix_x4(buffer.ptr_to(place), *words)
+            sk.cuda.fence_proxy_async(space="shared")
+            sk.syncwarp()
+            if lane == 0:
+                for panel in sk.static_range(PANELS):
+                    out_map.store(buffers[group * 4 + warp, panel], index(batch, head, first, panel * PANEL))
+                sk.cuda.cp_async_bulk_commit()
+            if lse is not None:
+                for half in sk.static_range(2):
+                    at = first + half * 8 + lane // 4
+                    if lane % 4 == 0 and at < queries:
+                        lse[batch, head, at] = state.largest[half] * scale + sk.log(totals[half])
+
+        def turn(group: Any) -> None:
+            """Wait until the other warpgroup has begun its products, whose exponentials are next."""
+            sk.cuda.barrier_sync(1 + group, PARTS * WARPGROUP)
+            sk.cuda.wgmma_fence()
+
+        def next_turn(group: Any) -> None:
+            sk.cuda.barrier_arrive(2 - group, PARTS * WARPGROUP)
+
+        def attend(group: Any) -> None:
+            q_state, k_state, v_state = q_pipe.consumer_start(), k_pipe.consumer_start(), v_pipe.consumer_start()
+            factor = sk.maximum(scale, LEAST_SCALE) * LOG2E
+            if group == 1:
+                next_turn(group)
+
+            def with_block(state: Attended, k_state: Any, v_state: Any, row: Any, block: Any, whole: Any) -> Any:
+                """Add the values of the last block, and take in the scores of the next one. whole: blocks of which all counts."""
+                k_pipe.consumer_wait(k_state)
+                v_pipe.consumer_wait(v_state)
+                turn(group)
+                scores = begin_scores(group, k_state.stage)
+                found = begin_values(state, v_state.stage)
+                next_turn(group)
+                scores = wait_scores(*scores, pending=1)
+                k_pipe.warp_release(k_state)
+                found = wait_found(*found, pending=0)
+                v_pipe.warp_release(v_state)
+                state = Attended(state.largest, state.total, found, state.words)
+                if CAUSAL and block >= whole:
+                    sk.syncwarp()  # which is never run for nothing: so most blocks do without all these comparisons
+                    scores = seen(scores, row, sk.int32(block) * KEYS)
+                state = with_scores(state, scores, factor, dtype)
+                return state, k_state.advance(), v_state.advance()
+
+            for number in tiles:
+                row, head, batch, blocks = place_of(number)
+                row += group * 64
+                q_pipe.consumer_wait(q_state)
+                k_pipe.consumer_wait(k_state)
+                turn(group)
+                scores = begin_scores(group, k_state.stage)
+                next_turn(group)
+                scores = wait_scores(*scores, pending=0)
+                k_pipe.warp_release(k_state)
+                k_state = k_state.advance()
+                state = Attended((sk.float32(LOWEST),) * 2, (sk.float32(0),) * 2, (sk.float32(0),) * (D // 2), ())
+                state = with_scores(state, seen(scores, row, (blocks - 1) * KEYS), factor, dtype)
+                whole = sk.minimum(blocks - 1, sk.maximum(row + shift + 1, 0) // KEYS)
+                for i in range(blocks - 2, -1, -1):
+                    state, k_state, v_state = with_block(state, k_state, v_state, row, i, whole)
+                q_pipe.warp_release(q_state)
+                q_state = q_state.advance()
+                v_pipe.consumer_wait(v_state)
+                sk.cuda.wgmma_fence()
+                found = wait_found(*begin_values(state, v_state.stage), pending=0)
+                v_pipe.warp_release(v_state)
+                v_state = v_state.advance()
+                store(Attended(state.largest, state.total, found, ()), group, row, head, batch)
+            if group == 0:
+                turn(group)
+            if sk.lane_id() == 0:
+                sk.cuda.cp_async_bulk_wait(read=True)
+
+        few, many = REGISTERS
+        sk.warp_roles(sk.Role(load, LOADER, few), sk.Role(attend, PARTS, many))
+
+    return hopper_attention
+
+
+def hopper_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    heads_axis: int = 1,
+    return_lse: bool = False,
+    out: Any = None,
+) -> Any:
+    """Return what `attention` does, on compute capability 9.0 and in the sanitizer.
+
+    Arguments and results are those of `attention`, of float16 or bfloat16, with heads of at most 128 and a scale above 0. What
+    the TMA unit asks for is refused where it is missing, as TENSOR_MAP_REFUSED: addresses and strides of multiples of 16 bytes.
+    """
+    shape, dtype = checked_sizes(q, k, v, heads_axis), dtype_of(q)
+    scale = scale_of(scale, shape.dim)
+    require(dtype in (sk.float16, sk.bfloat16), "dtype {}: it is float16 or bfloat16", dtype.name)
+    require(shape.dim <= MAX_DIM, f"heads have dimension {shape.dim}: up to {MAX_DIM} there are kernels")
+    require(scale > 0, f"scale is {scale}: it is above 0; `attention` takes any")
+    tiles = int(sk.cdiv(shape.queries, ROWS)) * shape.batch * shape.heads
+    if not tiles or not shape.keys:  # the TMA unit has no tiles of an array without elements
+        of = {"causal": causal, "scale": scale, "heads_axis": heads_axis, "return_lse": return_lse, "out": out}
+        return attention(q, k, v, **of)
+    out = empty(q, tuple(q.shape), dtype) if out is None else checked_out(out, apart=(q, k, v))
+    lse = empty(q, (shape.batch, shape.heads, shape.queries), sk.float32) if return_lse else None
+    kernel = hopper_attention_kernel(dtype, shape.dim, causal, heads_axis)
+    kernel(q, k, v, out, lse, scale, min(tiles, MULTIPROCESSORS))
+    return (out, lse) if return_lse else out
