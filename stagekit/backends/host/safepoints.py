@@ -179,37 +179,21 @@ class _Origins:
     """What the values of a loop are made from, inside it."""
 
     def __init__(self, loop: ops.While, inside: list[Op]) -> None:
-        self._makers = {result: op for op in inside for result in op.results}
+        makers = {result: op for op in inside for result in op.results}
+        self._read = {value for value, op in makers.items() if has_effect(op, Effect.READ)}
         self._copies: dict[Value, list[Value]] = {}
         forwarded = zip(flow.end_of(loop.before)[1:], loop.after.params, strict=True)
         for source, target in [*forwarded, *(edge for op in inside for edge in flow.edges(op))]:
             self._copies.setdefault(target, []).append(source)
+        made = {v: [*op.operands(), *flow.deciders(op), *self._copies.get(v, ())] for v, op in makers.items()}
+        self._deciders = self._copies | made
 
     def of(self, value: Value) -> tuple[set[Value], bool]:
         """Return all values that decide `value`, and whether memory is among what they come from."""
-        found, reads, open_ = set[Value](), False, [value]
-        while open_:
-            value = open_.pop()
-            if value in found:
-                continue
-            found.add(value)
-            maker = self._makers.get(value)
-            reads |= maker is not None and has_effect(maker, Effect.READ)
-            open_ += self._before(value)
-        return found, reads
+        found = flow.upstream([value], self._deciders)
+        return found, not found.isdisjoint(self._read)
 
     def computes_from(self, value: Value, carried: frozenset[Value]) -> bool:
         """Return whether `value` is computed from what the loop carries, and not merely handed on."""
-        copied, open_ = set[Value](), [value]
-        while open_:
-            value = open_.pop()
-            if value not in copied:
-                copied.add(value)
-                open_ += self._copies.get(value, ())
-        ends = [value for value in copied - carried if value not in self._copies]
-        return any(not carried.isdisjoint(self.of(before)[0]) for value in ends for before in self._before(value))
-
-    def _before(self, value: Value) -> list[Value]:
-        maker = self._makers.get(value)
-        own = [] if maker is None else [*maker.operands(), *flow.deciders(maker)]
-        return [*own, *self._copies.get(value, ())]
+        ends = flow.upstream([value], self._copies) - carried - self._copies.keys()
+        return any(not carried.isdisjoint(self.of(each)[0]) for end in ends for each in self._deciders.get(end, ()))
