@@ -58,6 +58,7 @@ from stagekit.frontend.library import choose as _choose
 from stagekit.frontend.library import combined as _combined
 from stagekit.frontend.library import complex_parts as _complex_parts
 from stagekit.frontend.library import dtype_of as _dtype_of
+from stagekit.frontend.library import has_warpgroups as _has_warpgroups
 from stagekit.frontend.library import in_order as _in_order
 from stagekit.frontend.library import in_parts as _in_parts
 from stagekit.frontend.library import in_vectors as _in_vectors

@@ -14,6 +14,7 @@ from stagekit.frontend.evaluation import Site
 from stagekit.frontend.language import staged
 from stagekit.frontend.numbers import is_literal, is_numeric
 from stagekit.frontend.parts import describe
+from stagekit.frontend.traced import OTHER_GPU
 from stagekit.frontend.values import Address, Array, Closure, Number
 from stagekit.ir import Type, Value
 from stagekit.ir.types import Scalar
@@ -44,7 +45,7 @@ def inline_asm(
     _check_constraints(site, constraints, len(wanted), len(values))
     results: list[Type] = [Scalar(d) for d in wanted]
     body = None
-    if host is not None and site.tracer.target == "cuda":
+    if host is not None and site.tracer.target in ("cuda", OTHER_GPU):
         site.tracer.lacks_hosts = True  # the function is traced later, but what it could read is noted now
         given_now = host.function if isinstance(host, Closure) else host
         site.tracer.captures.note_given(given_now, site.tracer.journal.is_born)

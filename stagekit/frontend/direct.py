@@ -153,12 +153,13 @@ _PYTHONS: dict[str, Callable[..., Any]] = {
 class _Recording(NamedTuple):
     """What a function emits, each thing once, and what it returns, the run-time numbers in which are those that the block yields.
 
-    is_placed, acts: what the kernel was found to be when it was made, at the latest by it.
+    is_placed, is_of_hopper, acts: what the kernel was found to be when it was made, at the latest by it.
     """
 
     block: Block
     result: Any
     is_placed: bool
+    is_of_hopper: bool
     acts: bool
 
 
@@ -203,6 +204,7 @@ def _repeated(
     if recording is None:
         return site.invoke(function, list(args))
     tracer.is_placed |= recording.is_placed
+    tracer.is_of_hopper |= recording.is_of_hopper
     tracer.has_acted |= recording.acts
     values = tracer.builder.copy(recording.block, [each.value for each in numbers], loc)
     return _with(recording.result, iter(values))
@@ -278,7 +280,9 @@ def _record(site: Site, function: Any, args: tuple[Any, ...], numbers: list[Numb
         is_known = _key_of(result, found) is not None
         tracer.builder.yield_(*[each.value for each in found])
     if is_known and not tracer.has_changed(start):
-        return _Recording(Reuser().block(opened.done()), result, tracer.is_placed, tracer.has_acted)
+        return _Recording(
+            Reuser().block(opened.done()), result, tracer.is_placed, tracer.is_of_hopper, tracer.has_acted
+        )
     tracer.journal.undo(start.journal)
     tracer.facts.withdraw(start.asked)
     tracer.forget(start)

@@ -295,6 +295,7 @@ class _Trace:
             pruned=tuple((self.params[i], slot) for i, slot in enumerate(self.slots) if i not in number),
             lacks_hosts=self.tracer.lacks_hosts,
             is_placed=self.tracer.is_placed,
+            is_of_hopper=self.tracer.is_of_hopper,
             widened=tuple(text for _, text in sorted(set(self.tracer.widened))),
             waits=ordered.waits,
             placed=self.placed,

@@ -24,6 +24,7 @@ from stagekit.frontend.extents import row_major
 from stagekit.frontend.language import ELEMENTWISE, Staged, ask_multiple, load_as, staged, store_as
 from stagekit.frontend.numbers import default_dtype, is_literal, is_numeric, meet, own_type
 from stagekit.frontend.parts import describe, note_parts, parts_of, same_shape, with_parts
+from stagekit.frontend.traced import OTHER_GPU
 from stagekit.frontend.values import Address, Array, Number, StagedRange, is_dataclass_with
 from stagekit.ir import Block, Effect, Intrinsic, Scalar, Value, Vector, walk
 from stagekit.ir.intervals import Interval
@@ -310,6 +311,16 @@ def is_for_cpu(site: Site) -> bool:
     """Return whether the trace is for the CPU. A kernel that asks is traced for it apart from the other targets."""
     site.tracer.is_placed = True
     return site.tracer.target == "cpu"
+
+
+@staged
+def has_warpgroups(site: Site) -> bool:
+    """Return whether the trace is for a GPU on which warpgroups multiply. A kernel that asks is traced apart for other GPUs.
+
+    The interpreter runs what that GPU would run.
+    """
+    site.tracer.is_placed = site.tracer.is_of_hopper = True
+    return site.tracer.target not in ("cpu", OTHER_GPU)
 
 
 @staged

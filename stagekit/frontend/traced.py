@@ -15,7 +15,16 @@ from stagekit.frontend.tracer import TraceOptions
 from stagekit.frozen import frozen
 from stagekit.ir import Function, Value
 from stagekit.ir.printer import print_function
+from stagekit.limits import WARPGROUP_CAPABILITY
 from stagekit.signature import KernelEntry, LaunchSpec, ParamSlot, Signature
+
+OTHER_GPU = "cuda, other"
+"""What a trace is for whose target is cuda, but no GPU of compute capability 9.0: that one has what no other has."""
+
+
+def trace_target(target: str, capability: int) -> str:
+    """Return what a trace is for that is compiled for a target, on cuda for this compute capability, ten times the version."""
+    return OTHER_GPU if target == "cuda" and capability != WARPGROUP_CAPABILITY else target
 
 
 class ArgumentsApart(NamedTuple):
@@ -49,7 +58,8 @@ class Traced:
     """The result of a trace: everything that the driver needs to compile and launch.
 
     target: the one that it was traced for. pruned: sizes and strides that no target needs as parameters, and their slots.
-    lacks_hosts: the meaning of inline assembly on other targets was left out. is_placed: the library has placed tiles. widened:
+    lacks_hosts: the meaning of inline assembly on other targets was left out. is_placed: the library has placed tiles.
+    is_of_hopper: it has asked whether warpgroups multiply. widened:
     the variables that are wider than on one of their paths. waits: the barriers that the order of statements needs, and why.
     placed: variables that hold tiles, each with what says as text which thread has which elements. grid_axes: along which blocks
     may differ. scenes: what each `breakpoint()` shows. apart: the facts of its signature about arguments that overlap.
@@ -67,6 +77,7 @@ class Traced:
     pruned: tuple[tuple[Value, ParamSlot], ...] = ()
     lacks_hosts: bool = False
     is_placed: bool = False
+    is_of_hopper: bool = False
     widened: tuple[str, ...] = ()
     waits: tuple[str, ...] = ()
     placed: tuple[tuple[str, Any], ...] = ()
@@ -81,4 +92,5 @@ class Traced:
     def serves(self, target: str) -> bool:
         """Return whether a trace for `target` would give the same."""
         is_placed_otherwise = self.is_placed and "cpu" in (target, self.target)
-        return target == self.target or not (self.lacks_hosts or is_placed_otherwise)
+        is_of_another_gpu = self.is_of_hopper and OTHER_GPU in (target, self.target)
+        return target == self.target or not (self.lacks_hosts or is_placed_otherwise or is_of_another_gpu)

@@ -144,6 +144,7 @@ class Tracer:
     control_depth: int = 0  # run-time ifs and loops around the code being traced
     item_sizes: set[int] = field(default_factory=set)  # in bytes, of what the kernel's arguments point to
     is_placed: bool = False  # something was asked that has another answer on the CPU
+    is_of_hopper: bool = False  # something was asked that has another answer on other GPUs
     run_direct: Callable[..., Any] = _no_library  # (loc, function of the library, arguments): where there is no site
     is_apart: Callable[[Value, Value], bool] = lambda one, other: False  # whether two arrays are taken not to overlap
     statement_began: int = 0  # when the innermost statement began; it may still hold what it has made since

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from stagekit.diagnostics import StagekitError, hide_frames, wrong_arguments
 from stagekit.frontend.errors import NotAFunction, SpecializeError
+from stagekit.frontend.traced import trace_target
+from stagekit.jit.compilation import capability_at_hand
 from stagekit.jit.jitfunction import JitFunction
 from stagekit.jit.launchable import ForwardingKernel, Resolved, specializes
 from stagekit.jit.options import check_compile, check_target
@@ -132,7 +134,7 @@ def _error_of(
     """Compile all entries of a kernel; return the error where that fails. block: for a kernel that fixes none."""
     try:
         axes = check_compile(target, capability, block)
-        for variant in kernel.every_entry(target):
+        for variant in kernel.every_entry(trace_target(target, capability or capability_at_hand())):
             variant.artifact(target, capability, None if variant.traced.block else axes)
     except StagekitError as error:
         return error

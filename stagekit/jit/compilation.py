@@ -27,11 +27,17 @@ from stagekit.ir import Function, ops, walk
 from stagekit.ir.printer import print_function
 from stagekit.jit.native_launchers import provide_support
 from stagekit.recursion import repeated_deeply
+from stagekit.runtime import driver
 from stagekit.runtime.cpu import CpuKernel
 from stagekit.runtime.kernel import Kernel
 
 _OURS = frozenset(all_intrinsics())  # before any user's module could define more
 DEFAULT_CAPABILITY = 90  # for looking at PTX where there is no GPU
+
+
+def capability_at_hand() -> int:
+    """Return the compute capability of the GPU that is present, ten times the version, or else of what PTX is shown for."""
+    return driver.capability_if_present() or DEFAULT_CAPABILITY
 
 
 def lower_for(traced: Traced, target: str, capability: int) -> Function:

@@ -23,7 +23,8 @@ from stagekit.diagnostics import OfEach, StagekitError, conceal, expose, hide_fr
 from stagekit.display import Listing, table
 from stagekit.forks import importing
 from stagekit.frontend.parameters import Parameters
-from stagekit.frontend.traced import Traced
+from stagekit.frontend.traced import Traced, trace_target
+from stagekit.jit.compilation import capability_at_hand
 from stagekit.jit.history import History
 from stagekit.jit.native_launchers import NativeLaunchers, brackets_text, provide_support
 from stagekit.jit.options import check_compile
@@ -338,7 +339,8 @@ class Launchable(ABC):
         capability: cuda, ten times the version, such as 90. block: cpu, where the kernel does not fix it.
         """
         axes = check_compile(target, capability, block)
-        return self._shown(target).artifact(target, capability, axes)
+        chosen = capability or capability_at_hand()
+        return self._shown(trace_target(target, chosen)).artifact(target, chosen, axes)
 
     @property
     @hide_frames
@@ -417,7 +419,7 @@ class Launchable(ABC):
 
         if not (path is None or isinstance(path, str | os.PathLike)):
             raise wrong_arguments(Launchable.view, f"`path` is {shown(path)}, not the path of a file")
-        variant = self._shown()
+        variant = self._shown(trace_target("cuda", capability_at_hand()))
         to = Path(f"{self.__name__}.html" if path is None else path)
         return write_page(to, self.name, self.function, variant.traced, variant.with_lines(), variant.notes())
 

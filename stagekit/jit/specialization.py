@@ -28,7 +28,7 @@ from stagekit.frontend.errors import (
 from stagekit.frontend.kernel import trace
 from stagekit.frontend.parameters import ArgType, NoneArg, Parameters
 from stagekit.frontend.state import TooLarge
-from stagekit.frontend.traced import KernelRequest, Traced
+from stagekit.frontend.traced import KernelRequest, Traced, trace_target
 from stagekit.frontend.tracer import suggest
 from stagekit.jit import history, sanitizing
 from stagekit.jit.argtypes import ArgumentTypes, default_type, launch_parameter, target_of
@@ -37,6 +37,7 @@ from stagekit.jit.launchable import Launchable, Resolved, specializes
 from stagekit.jit.options import THREAD_COUNTS, KernelSettings, is_thread_count
 from stagekit.jit.variant import Variant, symbol_of
 from stagekit.recursion import repeated_deeply
+from stagekit.runtime import driver
 from stagekit.runtime.kernel import Kernel
 from stagekit.runtime.native_process import CallShape
 from stagekit.runtime.records import show
@@ -284,11 +285,12 @@ class Specialization(Launchable):
         arg_types, device = self._argument_types.of(values)
         session = sanitizing.current()
         where = self.target_for(device, target)
-        variant = self._variant(arg_types, where)
+        trace_for = _trace_target(where, device)
+        variant = self._variant(arg_types, trace_for)
         leaves = variant.leaves(values)
         choice = choice or variant.choose(leaves)
         if choice.entry is not KernelEntry.QUICK:
-            variant = self._variant(arg_types, where, choice)
+            variant = self._variant(arg_types, trace_for, choice)
         if isinstance(session, sanitizing.Sanitizer):
             return variant, variant.checked(session.options).in_session(session)
         kernel = variant.kernel(key, leaves, where, device)
@@ -308,3 +310,10 @@ class Specialization(Launchable):
         rows = [launch_parameter(p.name, kinds[p.name], self.meanings[p.name], leaf) for p in self.parameters.run_time]
         given = [dataclasses.replace(row, default=p.default) for row, p in zip(rows, self.parameters.run_time)]
         return CallShape(tuple(given), self._argument_types.bind.keyword_only)
+
+
+def _trace_target(target: str, device: Device) -> str:
+    """Return what a launch on arrays of this device is traced for. Without a GPU an error says so later."""
+    if target != "cuda" or not driver.is_available():
+        return target
+    return trace_target(target, driver.capability(device.ordinal if device.kind == "cuda" else driver.current_device()))

@@ -193,7 +193,7 @@ class Variant:
     def artifact(self, target: str, capability: int | None, block: Axes | None) -> Artifact:
         """Return the compiled form for a target. block: cpu only, where the kernel does not fix it."""
         if target == "cuda":
-            chosen = capability or driver.capability_if_present() or compilation.DEFAULT_CAPABILITY
+            chosen = capability or compilation.capability_at_hand()
             return self._artifact_for("cuda", (chosen,), lambda: compilation.cuda_artifact(self.traced, chosen))
         if block is not None:
             check_block(self.name, self.traced.block, block)
@@ -205,8 +205,7 @@ class Variant:
         function = self.traced.function
         attributes = tuple({**dict(function.attributes), "lineinfo": True}.items())
         traced = dataclasses.replace(self.traced, function=dataclasses.replace(function, attributes=attributes))
-        capability = driver.capability_if_present() or compilation.DEFAULT_CAPABILITY
-        return self._named(self.explained()(compilation.cuda_artifact)(traced, capability))
+        return self._named(self.explained()(compilation.cuda_artifact)(traced, compilation.capability_at_hand()))
 
     def _artifact_for(self, target: str, made_for: tuple[int, ...], make: Callable[[], Artifact]) -> Artifact:
         def make_noted() -> Artifact:

@@ -11,11 +11,11 @@ from stagekit.kernels.host import (
     empty,
     factory,
     float_dtype_of,
+    gpu_of,
     is_on_cpu,
     power_of_two,
     require,
     require_array,
-    room_of,
 )
 from stagekit.kernels.matrices import CPU_BLOCKS, Blocks, block_of, blocks_for, cpu_blocks_for
 from stagekit.kernels.sharing import checked_out
@@ -72,9 +72,7 @@ def batched_matmul(a: Any, b: Any, *, out: Any = None) -> Any:
     batch, rows, columns = shapes[0][0], shapes[0][1], shapes[1][2]
     out = empty(a, (batch, rows, columns), dtype) if out is None else checked_out(out, apart=(a, b))
     blocks = (
-        cpu_blocks_for(rows, columns)
-        if is_on_cpu(a)
-        else blocks_for(dtype, "ieee", rows * batch, columns, room=room_of(a))
+        cpu_blocks_for(rows, columns) if is_on_cpu(a) else blocks_for(dtype, "ieee", rows * batch, columns, **gpu_of(a))
     )
     kernel = batched_matmul_kernel(dtype, blocks)
     kernel[sk.cdiv(rows, blocks.rows), sk.cdiv(columns, blocks.columns), batch](a, b, out)
@@ -142,11 +140,7 @@ def grouped_matmul(a: Any, b: Any, ends: Any, *, out: Any = None) -> Any:
     out = empty(a, (rows, columns), dtype) if out is None else checked_out(out, apart=(a, b, ends))
     is_small = dtype.itemsize == 2 and rows <= SMALL_GROUPS * groups
     blocks = (
-        CPU_BLOCKS
-        if is_on_cpu(a)
-        else FOR_SMALL
-        if is_small
-        else blocks_for(dtype, "ieee", rows, columns, room=room_of(a))
+        CPU_BLOCKS if is_on_cpu(a) else FOR_SMALL if is_small else blocks_for(dtype, "ieee", rows, columns, **gpu_of(a))
     )
     kernel = grouped_matmul_kernel(dtype, power_of_two(groups), blocks)
     kernel[sk.cdiv(rows, blocks.rows) + groups, sk.cdiv(columns, blocks.columns)](a, b, ends, out)

@@ -128,16 +128,24 @@ def is_on_cpu(array: Any) -> bool:
 
 def room_of(array: Any) -> int:
     """Return the bytes of shared memory that a block may have on the GPU where a launch with this array runs."""
+    room: int = gpu_of(array)["room"]
+    return room
+
+
+def gpu_of(array: Any) -> dict[str, Any]:
+    """Return what blocks depend on, of the GPU where a launch with this array runs: its `room`, and if it is `by_warpgroups`."""
     device = getattr(array, "device", 0)
     for number in (device, getattr(device, "index", None), getattr(device, "id", None)):  # ours, of torch, and of CuPy
         if type(number) is int:
-            return _room(number)
-    return _room(0)
+            return _gpu(number)
+    return _gpu(0)
 
 
 @functools.cache
-def _room(device: int) -> int:
-    return sk.cuda.max_shared_bytes(device) if sk.cuda.is_available() else sys.maxsize
+def _gpu(device: int) -> dict[str, Any]:
+    if not sk.cuda.is_available():
+        return {"room": sys.maxsize, "by_warpgroups": False}
+    return {"room": sk.cuda.max_shared_bytes(device), "by_warpgroups": sk.cuda.capability(device) == 90}
 
 
 def as_rows(array: Any) -> Any:

@@ -15,11 +15,11 @@ from stagekit.kernels.host import (
     empty,
     factory,
     float_dtype_of,
+    gpu_of,
     is_array,
     is_on_cpu,
     require,
     require_array,
-    room_of,
     settled,
 )
 from stagekit.kernels.sharing import checked_out
@@ -171,11 +171,11 @@ def matmul(
     if is_on_cpu(a):
         blocks = cpu_blocks_for(rows, columns)
     else:
-        room = room_of(a)
-        masked = known_blocks(dtype, precision, room, are_masked=True)
+        gpu = gpu_of(a)
+        masked = known_blocks(dtype, precision, are_masked=True, **gpu)
         if epilogue is None and splitting.multiply(a, b, out, types, strides, precision, masked):
             return out
-        blocks = blocks_for(dtype, precision, rows, columns, a.shape[1], room=room)
+        blocks = blocks_for(dtype, precision, rows, columns, a.shape[1], **gpu)
         if blocks.stages == 1 and not is_by_rows(b):
             blocks = blocks._replace(threads=min(blocks.threads, _BY_COLUMNS))
     finish = None if epilogue is None else settled(epilogue)
@@ -211,6 +211,7 @@ _MANY = 64  # large blocks: enough for as many cores
 BLOCKS = {
     "bytes": [Blocks(128, 256, 64, 256, 3), Blocks(128, 128, 64, 128, 3), Blocks(64, 64, 64, 128, 3)],
     "halves": [Blocks(128, 256, 64, 256, 3), Blocks(128, 128, 32, 128, 4), Blocks(64, 64, 64, 128, 3)],
+    "warpgroups": [Blocks(128, 256, 64, 256, 3), Blocks(128, 128, 64, 128, 3), Blocks(64, 64, 64, 128, 3)],
     "words": [Blocks(128, 128, 32, 128, 3), Blocks(64, 64, 32, 128, 3)],
     "by threads": [Blocks(128, 128, 16, 256), Blocks(64, 64, 16, 64), Blocks(32, 32, 16, 64)],
 }
@@ -229,13 +230,17 @@ _KINDS_OF_FLOAT32 = {"ieee": "by threads", "tf32": "words", "tf32x3": "words"}  
 
 
 @functools.cache
-def known_blocks(dtype: Dtype, precision: str, room: int = sys.maxsize, *, are_masked: bool = False) -> list[Blocks]:
+def known_blocks(
+    dtype: Dtype, precision: str, room: int = sys.maxsize, *, by_warpgroups: bool = False, are_masked: bool = False
+) -> list[Blocks]:
     """Return blocks for a GPU, from large to small.
 
-    room: the bytes of shared memory that a block may have. are_masked: those for programs that have a part of the common axis,
-    whose copies are masked, so that they do not go on between products: two blocks of a multiprocessor are quicker than one.
+    room: the bytes of shared memory that a block may have. by_warpgroups: whether they multiply there. are_masked: those for
+    programs that have a part of the common axis, whose copies are masked, so that they do not go on between products: two blocks
+    of a multiprocessor are quicker than one.
     """
-    kind = {1: "bytes", 2: "halves"}.get(dtype.itemsize) or _KINDS_OF_FLOAT32[precision]
+    halves = "warpgroups" if by_warpgroups else "halves"
+    kind = {1: "bytes", 2: halves}.get(dtype.itemsize) or _KINDS_OF_FLOAT32[precision]
     known = _PARTS_BY_THREADS if are_masked and kind == "by threads" else BLOCKS[kind]
     return [
         each
@@ -244,14 +249,12 @@ def known_blocks(dtype: Dtype, precision: str, room: int = sys.maxsize, *, are_m
     ]
 
 
-def blocks_for(
-    dtype: Dtype, precision: str, rows: int, columns: int, depth: int = 0, *, room: int = sys.maxsize
-) -> Blocks:
+def blocks_for(dtype: Dtype, precision: str, rows: int, columns: int, depth: int = 0, **gpu: Any) -> Blocks:
     """Return what a program multiplies at once on a GPU: the largest blocks of which there are enough; else the smallest.
 
-    depth: of the common axis; 0 for kernels whose copies are masked.
+    depth: of the common axis; 0 for kernels whose copies are masked. gpu: `room` and `by_warpgroups`, as `gpu_of` says.
     """
-    known = known_blocks(dtype, precision, room)
+    known = known_blocks(dtype, precision, **gpu)
     return next((each for each in known if _is_worth_it(each, rows, columns, depth)), known[-1])
 
 

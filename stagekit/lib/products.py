@@ -21,6 +21,7 @@ from stagekit.lib.placing import layout_for
 from stagekit.lib.reductions import sum_dtype
 from stagekit.lib.shared import COLUMN, ROW, Matrix, new_matrix
 from stagekit.lib.tile import Tile, Traced
+from stagekit.lib.warpgroups import Warpgroups, multiplied_by_groups, warpgroups_for
 
 _ADD, _MULTIPLY, _LESS = map(sk._operation, ("+", "*", "<"))
 
@@ -48,6 +49,9 @@ def dot(a: Tile, b: Tile, acc: Tile | None = None, precision: str = "ieee", whol
     total = sk.zeros((m, n), dtype) if acc is None else acc
     if sk._is_for_cpu():
         return cpu_product(a, b, total, whole_rows=whole_rows)
+    if (groups := _groups_for(a, b, memory.threads, whole_rows=whole_rows)) is not None:
+        sums = total.at(groups.layout)
+        return sums.like(multiplied_by_groups(groups, matrix_of(a), matrix_of(b), sums.elements))
     sharing = _sharing(a, b, (m, n, k), precision, memory.threads, whole_rows=whole_rows)
     if sharing is not None:
         return _by_warps(sharing, a, b, total)
@@ -64,6 +68,14 @@ def dot(a: Tile, b: Tile, acc: Tile | None = None, precision: str = "ieee", whol
     if is_new:
         wait(layout.threads)  # in a loop, the next round writes to the same memory
     return total.like(parts)
+
+
+def _groups_for(a: Tile, b: Tile, threads: int, *, whole_rows: bool) -> Warpgroups | None:
+    """Return how warpgroups share a product; None where its factors do not lie as they read them."""
+    if not all(matrix is not None and matrix.is_in_panels for matrix in (matrix_of(a), matrix_of(b))):
+        return None
+    found = warpgroups_for(a.dtype, (a.shape[0], b.shape[1], a.shape[1]), threads)
+    return None if found is None or (whole_rows and found.across > 1) else found
 
 
 def _sharing(

@@ -9,6 +9,8 @@ chunk of neighbouring rows, or neighbouring elements of some rows, find them in 
     ...
 
 Where the number of chunks in a row is no power of two, rows are made longer by a chunk if it is even, which does the same.
+
+Products by warpgroups read *panels*: columns of 128 bytes one behind the other, in whose rows chunk c is at c ^ row % 8.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ from stagekit.lib.layout import Layout, Shape, in_vectors, mask_of
 _ADD, _MULTIPLY, _AND, _OR, _XOR, _LEFT, _RIGHT = map(sk._operation, ("+", "*", "&", "|", "^", "<<", ">>"))
 CHUNK_BYTES = 16
 _MOST_TURNED = 8  # chunks whose order differs from row to row
+PANEL_CHUNKS = 8  # of a row of a panel; also the rows after which the order of chunks repeats
+_PANEL_BITS = 3
+PANEL_ALIGN = CHUNK_BYTES * PANEL_CHUNKS**2
 ROW, COLUMN = "row", "column"
 
 
@@ -32,7 +37,8 @@ class Matrix:
 
     rows, columns: how many of each; a row is what lies side by side. strides: for each axis of the tile what counts along it:
     ROW, COLUMN, or 0 for an axis along which the tile repeats. origin: how far behind `start` the first element is. shift: the
-    order of chunks changes every 2**shift rows; None for the order above, which suits products.
+    order of chunks changes every 2**shift rows; None for the order above, which suits products. is_in_panels: whether the rows are
+    cut into panels.
     """
 
     start: Any
@@ -41,6 +47,7 @@ class Matrix:
     strides: tuple[Any, ...] = (ROW, COLUMN)
     origin: Any = 0
     shift: int | None = None
+    is_in_panels: bool = False
 
     is_address = False
 
@@ -55,8 +62,13 @@ class Matrix:
 
     @property
     def pitch(self) -> int:
-        """How many elements one row begins after another."""
-        return int(pitch_of(self.columns, self.dtype))
+        """How many elements one row begins after another, within a panel where there are such."""
+        return PANEL_CHUNKS * self.per_chunk if self.is_in_panels else int(pitch_of(self.columns, self.dtype))
+
+    @property
+    def size(self) -> int:
+        """How many elements there is memory for."""
+        return self.rows * (self.columns if self.is_in_panels else self.pitch)
 
     def at(self, row: Any, column: Any, *, more_rows: int = 0) -> Any:
         """Return a pointer to an element. more_rows: a multiple of 8, added to the row."""
@@ -69,12 +81,23 @@ class Matrix:
 
         What differs from chunk to chunk is one operation on the place of the first, for which no number is carried round a loop.
         """
+        if self.is_in_panels:
+            return self._chunk_in_panel(row, chunk, more_rows, more_chunks)
         chunks = self.pitch // self.per_chunk
         place = _MULTIPLY(_XOR(chunk, turn(row, chunks, self.shift)), self.per_chunk)
         first = _ADD(_ADD(self.origin, _MULTIPLY(row, self.pitch)), place)
         turned = more_chunks & (min(chunks, _MOST_TURNED) - 1) if turns(chunks, self.shift) else 0
         rest = (more_chunks - turned) * self.per_chunk + more_rows * self.pitch
         return _ADD(_ADD(self.start, _XOR(first, turned * self.per_chunk) if turned else first), rest)
+
+    def _chunk_in_panel(self, row: Any, chunk: Any, more_rows: int, more_chunks: int) -> Any:
+        panel, within = 0, chunk
+        if self.columns > self.pitch:
+            panel, within = _RIGHT(chunk, _PANEL_BITS), _AND(chunk, PANEL_CHUNKS - 1)
+        more_panels, turned = divmod(more_chunks, PANEL_CHUNKS)
+        place = _XOR(_XOR(within, _AND(row, PANEL_CHUNKS - 1)), turned)
+        rows = _ADD(_ADD(row, more_rows), _MULTIPLY(_ADD(panel, more_panels), self.rows))
+        return _ADD(self.start, _ADD(self.origin, _ADD(_MULTIPLY(rows, self.pitch), _MULTIPLY(place, self.per_chunk))))
 
     def elements(self, layout: Layout) -> list[Any]:
         """Return this thread's elements, by loads."""
@@ -147,7 +170,10 @@ def new_matrix(
     strides: tuple[Any, ...] = (ROW, COLUMN),
     copies: int = 1,
     shift: int | None = None,
+    *,
+    is_in_panels: bool = False,
 ) -> Matrix:
-    """Return a matrix in new memory; the first one of several that follow one another by `rows` rows."""
-    array = sk.alloc_shared((copies * rows * pitch_of(columns, dtype),), dtype, align=128)
-    return Matrix(array, rows, columns, strides, shift=shift)
+    """Return a matrix in new memory; the first one of several that follow one another."""
+    size = copies * rows * (columns if is_in_panels else pitch_of(columns, dtype))
+    array = sk.alloc_shared((size,), dtype, align=PANEL_ALIGN if is_in_panels else 128)
+    return Matrix(array, rows, columns, strides, shift=shift, is_in_panels=is_in_panels)

@@ -20,6 +20,7 @@ from stagekit.diagnostics import StagekitError, calls_user, warn
 from stagekit.forks import cached_property
 from stagekit.frontend.parameters import ArgType
 from stagekit.frontend.state import freeze
+from stagekit.frontend.traced import trace_target
 from stagekit.jit.jitfunction import JitFunction
 from stagekit.jit.launchable import Launchable
 from stagekit.jit.specialization import Specialization
@@ -108,9 +109,10 @@ class Bound:
 
     def variant(self) -> Variant:
         """Return the traced kernel that the call launches."""
-        quick = self.specialization._variant(self.arg_types, self.target)
+        target = trace_target(self.target, self.capability or 0)
+        quick = self.specialization._variant(self.arg_types, target)
         choice = quick.choose(quick.leaves(self.values))
-        return quick if choice == QUICK else self.specialization._variant(self.arg_types, self.target, choice)
+        return quick if choice == QUICK else self.specialization._variant(self.arg_types, target, choice)
 
 
 def bind(kernel: Launchable, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Bound:
@@ -149,7 +151,7 @@ class Job:
         begin = time.perf_counter()
         kernel = build(self.source, self.config)
         found: Any = kernel.specialize(**self.constexprs) if isinstance(kernel, JitFunction) else kernel
-        variant: Variant = found._variant(self.arg_types, self.target, self.choice)
+        variant: Variant = found._variant(self.arg_types, trace_target(self.target, self.capability or 0), self.choice)
         variant.artifact(self.target, self.capability, self.block)
         return time.perf_counter() - begin
 

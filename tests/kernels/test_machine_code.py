@@ -156,6 +156,7 @@ def of_heads(factory: Any, name: str, arrays: str) -> tuple[sk.JitFunction, list
 
 WITH_PRODUCTS = {
     "bfloat16": lambda: of_matrices(ml_dtypes.bfloat16, "halves"),
+    "bfloat16 by warpgroups": lambda: of_matrices(ml_dtypes.bfloat16, "warpgroups"),
     "int8": lambda: of_matrices(np.int8, "bytes"),
     "attention": lambda: of_heads(kernels.attention_kernel, "forward", "qkkql"),
     "gradient of q": lambda: of_heads(kernels.attention_backward_q_kernel, "q", "qqkkqlllq"),

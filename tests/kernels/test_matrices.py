@@ -111,8 +111,18 @@ def test_products_with_an_epilogue(place, data):
     assert (error <= np.abs(expected) * EPS[found.dtype] + size * 2.0**-18).all()
 
 
-KINDS = {"bytes": np.int8, "halves": np.float16, "words": np.float32, "by threads": np.float32}
-WHOLE = [(kind, blocks, 0) for kind, every in matrices.BLOCKS.items() for blocks in every]
+KINDS = {
+    "bytes": np.int8,
+    "halves": np.float16,
+    "warpgroups": np.float16,
+    "words": np.float32,
+    "by threads": np.float32,
+}
+WHOLE = [
+    (kind, blocks, 0)
+    for kind, every in matrices.BLOCKS.items()
+    for blocks in (every[-1:] if kind == "warpgroups" else every)  # large ones take long; tests of the GPU's have them
+]
 ODD = [(kind, every[-1], 1) for kind, every in matrices.BLOCKS.items()]
 
 
@@ -167,9 +177,8 @@ def test_products_of_bytes_are_sums_of_integers(place, dtype, sums):
 )
 def test_blocks_are_large_where_there_are_many(dtype, how, size):
     found = matrices.blocks_for(dtype, how, size, size, size)
-    kind = {1: "bytes", 2: "halves"}.get(dtype.itemsize, "words" if how == "tf32" else "by threads")
 
-    assert size < 4096 or found is matrices.BLOCKS[kind][0]
+    assert size < 4096 or found is matrices.known_blocks(dtype, how)[0]
     assert size > 64 or (found.rows, found.columns) <= (64, 64)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit.backends import ptxas
+from stagekit.testing import force_entry
 from tests.lib.test_axes import run
 
 each_place = pytest.mark.parametrize("place", ["cpu", "sanitizer", pytest.param("gpu", marks=pytest.mark.gpu)])
@@ -54,6 +55,50 @@ def test_a_staged_product_is_numpys(place, m, n, k, gap, stages, dtype) -> None:
     *_, out = run(place, product, (-(-m // 32), -(-n // 64)), arrays, 32, 64, 32, stages, 64)
 
     np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
+
+
+def staged_by_warpgroups(place, shape, blocks, threads, turned, dtype):
+    (m, n, k), (M, N) = shape, blocks
+    rng = np.random.default_rng(k)
+    a, b = (
+        rng.integers(-4, 5, shape[::-1]).astype(dtype).T if is_turned else rng.integers(-4, 5, shape).astype(dtype)
+        for shape, is_turned in zip(((m, k), (k, n)), turned)
+    )
+
+    arrays = [a, b, np.full((m, n), -1, np.float32)]
+    *_, out = run(place, product, (-(-m // M), -(-n // N)), arrays, M, N, 64, 3, threads)
+
+    np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
+
+
+@pytest.mark.parametrize("turned", [(False, False), (True, True)])
+def test_a_staged_product_by_warpgroups_is_numpys(turned) -> None:
+    staged_by_warpgroups("sanitizer", (56, 64, 136), (64, 64), 128, turned, ml_dtypes.bfloat16)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize(("blocks", "threads"), [((64, 128), 128), ((128, 64), 256), ((128, 256), 256)])
+def test_a_staged_product_by_warpgroups_is_numpys_on_a_gpu(turned, blocks, threads) -> None:
+    for dtype in (np.float16, ml_dtypes.bfloat16):
+        for shape in (72, 136, 136), (128, 256, 64), (520, 264, 1000), (64, 64, 8), (1, 8, 2040):
+            staged_by_warpgroups("gpu", shape, blocks, threads, turned, dtype)
+
+
+def test_what_a_gpu_has_multiplies() -> None:
+    """Another trace for other GPUs than those whose warpgroups multiply, and nothing that ptxas would serialise."""
+    of = (sk.Tensor((None, None), sk.bfloat16, strides=(None, 1)),) * 2
+    kernel = product.specialize(
+        a=of[0], b=of[1], out=sk.Tensor((None, None), sk.float32), M=64, N=64, K=64, STAGES=3, THREADS=128
+    )
+    found = {}
+    for capability in (90, 120):
+        ptx = str(force_entry(kernel, "quick").compile("cuda", capability=capability).stages["ptx"])
+        assembled = ptxas.assemble(ptx)
+        assert (assembled.resources.spill_store_bytes, assembled.warnings) == (0, ())
+        found[capability] = ".target sm_90a" in ptx, ptx.count("wgmma.mma_async") > 0, ptx.count("mma.sync") > 0
+
+    assert found == {90: (True, True, False), 120: (False, False, True)}
 
 
 @sk.jit(threads=64)
