@@ -59,9 +59,11 @@ from stagekit.frontend.library import combined as _combined
 from stagekit.frontend.library import complex_parts as _complex_parts
 from stagekit.frontend.library import dtype_of as _dtype_of
 from stagekit.frontend.library import has_warpgroups as _has_warpgroups
+from stagekit.frontend.library import holds as _holds
 from stagekit.frontend.library import in_order as _in_order
 from stagekit.frontend.library import in_parts as _in_parts
 from stagekit.frontend.library import in_vectors as _in_vectors
+from stagekit.frontend.library import is_argument as _is_argument
 from stagekit.frontend.library import is_for_cpu as _is_for_cpu
 from stagekit.frontend.library import is_like as _is_like
 from stagekit.frontend.library import is_multiple as _is_multiple

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from stagekit.dtypes import ALL_DTYPES, DType
 from stagekit.exporting.errors import refuse
-from stagekit.frontend.traced import OTHER_GPU, Traced, trace_target
+from stagekit.frontend.traced import OTHER_GPU, Traced
 from stagekit.jit.compilation import lower_for
 from stagekit.jit.specialization import Specialization
 from stagekit.jit.variant import Variant
@@ -122,8 +122,7 @@ def exported(
 
     Raises ExportError for what C cannot launch.
     """
-    apart = {trace_target(target, each) for each in capabilities} if target == "cuda" else {target}
-    variants = kernel.every_entry(apart.pop() if len(apart) == 1 else OTHER_GPU)  # which every GPU runs
+    variants = kernel.every_entry(OTHER_GPU if target == "cuda" else target)  # which every GPU runs, and C can launch
     traced = variants[0].traced
     for each in variants:
         _require_plain(kernel.name, each.traced)

@@ -21,6 +21,7 @@ from stagekit.frontend.calls import snapshot_of
 from stagekit.frontend.errors import BadCall, BadIndex, BadShape, StagingError
 from stagekit.frontend.evaluation import Site, in_users_words
 from stagekit.frontend.extents import row_major
+from stagekit.frontend.facts import Unanswerable
 from stagekit.frontend.language import ELEMENTWISE, Staged, ask_multiple, load_as, staged, store_as
 from stagekit.frontend.numbers import default_dtype, is_literal, is_numeric, meet, own_type
 from stagekit.frontend.parts import describe, note_parts, parts_of, same_shape, with_parts
@@ -321,6 +322,27 @@ def has_warpgroups(site: Site) -> bool:
     """
     site.tracer.is_placed = site.tracer.is_of_hopper = True
     return site.tracer.target not in ("cpu", OTHER_GPU)
+
+
+@staged
+def is_argument(site: Site, array: Any) -> bool:
+    """Return whether an array is an argument as it came, or transposed: address, sizes and strides are known before a launch."""
+    known, extents = site.tracer.facts.arguments, [*array.shape, *array.strides]
+    return array.base.value in known and all(isinstance(each, int) or each.value in known for each in extents)
+
+
+@staged
+def holds(site: Site, condition: Any, text: str) -> bool:
+    """Return whether a condition is known to hold, or is one of the arguments that the trace takes for granted from now on.
+
+    text: what it says, for reports.
+    """
+    if not isinstance(condition, Number):
+        return bool(condition)
+    try:
+        return site.tracer.facts.holds(condition.value, text)
+    except Unanswerable:
+        return False
 
 
 @staged

@@ -30,6 +30,7 @@ from stagekit.ir.intervals import counted
 def trace_for(frame: Frame, node: ast.For) -> None:
     iterable = evaluate(frame, node.iter)
     flags = _enter_loop(frame)
+    iterable = _begun(frame, node, iterable, flags)
     turn = user_method(frame.tracer, iterable, "__stagekit_turn__")
     take = user_method(frame.tracer, iterable, "__stagekit_take__")
     numbers = iterable.numbers if turn else iterable
@@ -37,6 +38,8 @@ def trace_for(frame: Frame, node: ast.For) -> None:
         loop = rangeloop.staged(frame.tracer, numbers, frame.loc(node.iter))
         if turn:
             _for_turns(frame, node, loop, flags, lambda n: Site(frame, node.iter).invoke(turn, [iterable, n]))
+            if end := user_method(frame.tracer, iterable, "__stagekit_end__"):
+                Site(frame, node.iter).invoke(end, [iterable])
         else:
             _run_time_for(frame, node, loop, flags)
     elif take:
@@ -44,6 +47,12 @@ def trace_for(frame: Frame, node: ast.For) -> None:
     else:
         _unrolled(frame, node, iterable, flags)
     _leave_loop(frame, node, flags)
+
+
+def _begun(frame: Frame, node: ast.For, iterable: Any, flags: LoopFlags) -> Any:
+    """Return what a loop of the library's goes through, which may depend on whether the loop's text can leave it early."""
+    begin = user_method(frame.tracer, iterable, "__stagekit_begin__")
+    return iterable if begin is None else Site(frame, node.iter).invoke(begin, [iterable, bool(_exits_of(node, flags))])
 
 
 def trace_while(frame: Frame, node: ast.While) -> None:

@@ -211,7 +211,7 @@ _MANY = 64  # large blocks: enough for as many cores
 BLOCKS = {
     "bytes": [Blocks(128, 256, 64, 256, 3), Blocks(128, 128, 64, 128, 3), Blocks(64, 64, 64, 128, 3)],
     "halves": [Blocks(128, 256, 64, 256, 3), Blocks(128, 128, 32, 128, 4), Blocks(64, 64, 64, 128, 3)],
-    "warpgroups": [Blocks(128, 256, 64, 256, 3), Blocks(128, 128, 64, 128, 3), Blocks(64, 64, 64, 128, 3)],
+    "warpgroups": [Blocks(128, 256, 64, 256, 4), Blocks(128, 128, 64, 128, 3), Blocks(64, 64, 64, 128, 3)],
     "words": [Blocks(128, 128, 32, 128, 3), Blocks(64, 64, 32, 128, 3)],
     "by threads": [Blocks(128, 128, 16, 256), Blocks(64, 64, 16, 64), Blocks(32, 32, 16, 64)],
 }
@@ -224,6 +224,7 @@ _FEW = 128  # blocks, about as many as a GPU has multiprocessors: with fewer, sm
 _ALONE = 256  # threads of a block of which a multiprocessor has one or two: the last of them leave others idle
 _FULL = 0.9  # share of the multiprocessors that has work then
 _DEEP = 1024  # of the common axis, from which on it does not matter that such a block begins and ends by itself
+_UNIT = 8  # elements of 16 bytes: rows of so many begin where the TMA unit can copy, which masks nothing
 
 
 _KINDS_OF_FLOAT32 = {"ieee": "by threads", "tf32": "words", "tf32x3": "words"}  # of blocks, by precision
@@ -254,17 +255,20 @@ def blocks_for(dtype: Dtype, precision: str, rows: int, columns: int, depth: int
 
     depth: of the common axis; 0 for kernels whose copies are masked. gpu: `room` and `by_warpgroups`, as `gpu_of` says.
     """
-    known = known_blocks(dtype, precision, **gpu)
-    return next((each for each in known if _is_worth_it(each, rows, columns, depth)), known[-1])
+    known, is_masked = known_blocks(dtype, precision, **gpu), True
+    if gpu.get("by_warpgroups") and dtype.itemsize == 2:
+        is_masked = any(size % _UNIT for size in (rows, columns, depth))
+    return next((each for each in known if _is_worth_it(each, rows, columns, depth, is_masked)), known[-1])
 
 
-def _is_worth_it(blocks: Blocks, rows: int, columns: int, depth: int) -> bool:
+def _is_worth_it(blocks: Blocks, rows: int, columns: int, depth: int, is_masked: bool) -> bool:
     count = sk.cdiv(rows, blocks.rows) * sk.cdiv(columns, blocks.columns)
     if count < _FEW or blocks.threads < _ALONE:
         return bool(count >= _FEW)
     if count < _FULL * splitting.MULTIPROCESSORS * sk.cdiv(count, splitting.MULTIPROCESSORS):
         return False
-    return blocks.stages == 1 or (depth >= _DEEP and blocks.divide(rows, columns, depth))
+    is_whole = not is_masked or blocks.divide(rows, columns, depth)
+    return blocks.stages == 1 or (depth >= _DEEP and is_whole)
 
 
 def cpu_blocks_for(rows: int, columns: int) -> Blocks:

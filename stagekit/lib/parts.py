@@ -9,6 +9,7 @@ needs it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import stagekit as sk
@@ -21,13 +22,18 @@ _ADD, _MULTIPLY, _AND = map(sk._operation, ("+", "*", "&"))
 
 
 class Part:
-    """The elements of an array from an index on. pointers: a tile of them; inside: of which of them the array has an element."""
+    """The elements of an array from an index on. pointers: a tile of them; inside: of which of them the array has an element.
+
+    array, starts: what it is a part of, and where it begins along each axis.
+    """
 
     __stagekit_hint__ = "a part of an array is for memory: `x = sk.load(A.tile(...))` gives its elements"
 
-    def __init__(self, pointers: Tile, inside: Tile) -> None:
+    def __init__(self, pointers: Tile, inside: Tile, array: Any, starts: tuple[Any, ...]) -> None:
         self.pointers = pointers
         self.inside = inside
+        self.array = array
+        self.starts = starts
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -72,16 +78,18 @@ def _fill(rest: tuple[Any, ...]) -> dict[str, Any]:
     "shape: compile-time ints.",
 )
 def tile(array: Any, offsets: Any, shape: Any) -> Part:
-    return _part(array.ptr, array.shape, array.strides, offsets, shape)
+    return _part(array, array.ptr, array.shape, array.strides, offsets, shape)
 
 
 @sk._direct
-def _part(pointer: Any, extents: tuple[Any, ...], strides: tuple[Any, ...], offsets: Any, shape: Any) -> Part:
+def _part(
+    array: Any, pointer: Any, extents: tuple[Any, ...], strides: tuple[Any, ...], offsets: Any, shape: Any
+) -> Part:
     starts, sizes = (tuple(each) if isinstance(each, tuple | list) else (each,) for each in (offsets, shape))
     if not len(starts) == len(sizes) == len(extents) <= MAX_AXES or not all(is_int(s) and s > 0 for s in sizes):
         text = f"a tile of shape {shape!r} at {offsets!r} of an array of {len(extents)} axes"
         sk._refuse_shape(text, f"give an offset and a compile-time extent for each axis, {MAX_AXES} at most")
-    limits, base = list[Limit](), pointer
+    limits, places, base = list[Limit](), list[Any](), pointer
     for axis, (start, extent, stride) in enumerate(zip(starts, extents, strides)):
         place = sk._linear(start)
         if place is None or place[1]:
@@ -90,7 +98,21 @@ def _part(pointer: Any, extents: tuple[Any, ...], strides: tuple[Any, ...], offs
         limits += [Limit(index, "<", sk._linear(extent)[0])]
         does_not_wrap = is_int(start) and 0 <= start <= sk.int64.max - MAX_EXTENT
         limits += [] if does_not_wrap else [Limit(index, ">=", 0)]
+        places.append(place[0])
         base = _ADD(base, _MULTIPLY(place[0], stride))
     steps = tuple([1 if type(each) is int and each == 1 else sk._linear(each)[0] for each in strides])
     layout = layout_for(tuple(map(int, sizes)))
-    return Part(Tile((), layout, Ramp(base, steps, True)), Tile((), layout, Guard(tuple(limits))))
+    pointers, inside = Tile((), layout, Ramp(base, steps, True)), Tile((), layout, Guard(tuple(limits)))
+    return Part(pointers, inside, array, tuple(places))
+
+
+def parts_at(loads: Callable[[Any], Any], number: Any) -> list[Any]:
+    """Return the parts that the function of a `staged` loop gives for a number."""
+    given = loads(number)
+    parts = list(given) if isinstance(given, tuple | list) else [given]
+    for part in parts:
+        if not isinstance(part, Part):
+            sk.static_assert(
+                False, "staged: `loads` returns parts of arrays, `A.tile(offsets, shape)`, or a tuple of them"
+            )
+    return parts

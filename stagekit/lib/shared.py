@@ -37,7 +37,7 @@ class Matrix:
 
     rows, columns: how many of each; a row is what lies side by side. strides: for each axis of the tile what counts along it:
     ROW, COLUMN, or 0 for an axis along which the tile repeats. origin: how far behind `start` the first element is. shift: the
-    order of chunks changes every 2**shift rows; None for the order above, which suits products. is_in_panels: whether the rows are
+    order of chunks changes every 2**shift rows; None for the order above, which suits products. is_in_panels: whether rows are
     cut into panels.
     """
 

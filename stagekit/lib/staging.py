@@ -29,11 +29,12 @@ import stagekit as sk
 from stagekit.lib.conversion import wait
 from stagekit.lib.layout import Layout, blocked, both, mask_of
 from stagekit.lib.panels import Panel, new_panel
-from stagekit.lib.parts import Part
+from stagekit.lib.parts import Part, parts_at
 from stagekit.lib.placing import is_int, layout_for
 from stagekit.lib.reductions import sum_dtype
 from stagekit.lib.shared import CHUNK_BYTES, COLUMN, ROW, Matrix, new_matrix
 from stagekit.lib.tile import Tile, Traced
+from stagekit.lib.unit_copies import UnitRounds, boxes_for, have_boxes
 from stagekit.lib.warpgroups import fits_panels, warpgroups_for
 from stagekit.lib.weak import Guard, Ramp
 
@@ -52,24 +53,41 @@ def staged(numbers: Any, loads: Callable[[Any], Any], stages: int = 3, whole: bo
     overlap run code that does not read ahead. whole: the arrays have all elements of the parts, as whoever calls knows, so that
     copies need no masks.
     """
-    start, stop, step = sk._bounds(numbers)
+    _, _, step = sk._bounds(numbers)
     if not is_int(step) or step < 1:
         sk.static_assert(False, f"staged takes a range whose step is a positive compile-time int, got {step!r}")
     if not is_int(stages) or not 1 <= stages <= MOST_STAGES:
         sk.static_assert(False, f"staged has 1 to {MOST_STAGES} stages, a compile-time int, got {stages!r}")
     if stages == 1:
         return LoadingRounds(numbers, loads)
-    at_any_round = start + step * sk.cuda.thread_idx("x")  # what holds for this holds for all
-    if sk._is_for_cpu():
-        panels = _panels_for(_parts_of(loads, at_any_round))
-        return LoadingRounds(numbers, loads) if panels is None else CopyingRounds(numbers, loads, panels)
-    slots = _slots_for(_parts_of(loads, at_any_round), stages)
-    if any(slot is None for slot in slots):
-        return LoadingRounds(numbers, loads)
-    wait(slots[0].layout.threads)  # in a loop, for what was read in its last round
-    for stage in range(stages - 1):
-        _begin_round(slots, loads, start + stage * step, stop, stage, whole)
-    return ReadingAhead(numbers, loads, slots, stages, whole)
+    return StagedLoop(numbers, loads, stages, whole)
+
+
+class StagedLoop(NamedTuple):
+    """What was asked for, of which the loop makes rounds when it begins."""
+
+    numbers: Any
+    loads: Callable[[Any], Any]
+    stages: int
+    whole: bool
+
+    def __stagekit_begin__(self, may_leave: bool) -> Any:
+        """Return the rounds, of which the first copies are begun. may_leave: whether the loop may end before they do."""
+        numbers, loads, stages, whole = self
+        start, stop, step = sk._bounds(numbers)
+        parts = parts_at(loads, start + step * sk.cuda.thread_idx("x"))  # what holds for this round holds for all
+        if sk._is_for_cpu():
+            panels = _panels_for(parts)
+            return LoadingRounds(numbers, loads) if panels is None else CopyingRounds(numbers, loads, panels)
+        slots = _slots_for(parts, stages)
+        if any(slot is None for slot in slots):
+            return LoadingRounds(numbers, loads)
+        if not may_leave and have_boxes(parts, slots):
+            return UnitRounds(numbers, loads, slots, boxes_for(parts, slots), stages)
+        wait(slots[0].layout.threads)  # in a loop, for what was read in its last round
+        for stage in range(stages - 1):
+            _begin_round(slots, loads, start + stage * step, stop, stage, whole)
+        return ReadingAhead(numbers, loads, slots, stages, whole)
 
 
 def _begin_round(
@@ -80,9 +98,9 @@ def _begin_round(
     If that is known no branch asks for it: copies go on between products then, which `ptxas` keeps apart from branches.
     """
     if whole:
-        _begin(slots, _parts_of(loads, number), place, exists=number < stop, is_masked=False)
+        _begin(slots, parts_at(loads, number), place, exists=number < stop, is_masked=False)
     elif number < stop:
-        parts = _parts_of(loads, number)
+        parts = parts_at(loads, number)
         if _are_whole(parts):
             _begin(slots, parts, place, exists=True, is_masked=False)
         else:
@@ -98,7 +116,7 @@ class LoadingRounds:
         self.loads = loads
 
     def __stagekit_turn__(self, number: Traced) -> Any:
-        tiles = [sk.load(part) for part in _parts_of(self.loads, number)]
+        tiles = [sk.load(part) for part in parts_at(self.loads, number)]
         return tuple(tiles) if len(tiles) > 1 else tiles[0]
 
 
@@ -111,7 +129,7 @@ class CopyingRounds:
         self.panels = panels
 
     def __stagekit_turn__(self, number: Traced) -> Any:
-        parts = _parts_of(self.loads, number)
+        parts = parts_at(self.loads, number)
         wait(parts[0].pointers.layout.threads)  # for what was read in the last round
         if _are_whole(parts):
             _copy(self.panels, parts, is_masked=False)
@@ -172,24 +190,13 @@ class ReadingAhead:
         place, last = self.place, self.stages - 1
         sk.cuda.cp_async_wait(last - 1)
         if self.slots[0].first.is_in_panels:
-            sk.cuda.fence_proxy_async(space="shared")  # before the next copies begin, for which it would wait: 314 TFLOP/s where it is 480
+            sk.cuda.fence_proxy_async(space="shared")  # before the next copies begin, for which it would wait
         wait(self.slots[0].layout.threads)
         into = sk.where(place == 0, last, place - 1)
         _begin_round(self.slots, self.loads, sk._opaque(number + last * step), stop, into, self.whole)
         self.place = sk.where(place == last, 0, place + 1)
         tiles = [slot.tile(place) for slot in self.slots]
         return tuple(tiles) if len(tiles) > 1 else tiles[0]
-
-
-def _parts_of(loads: Callable[[Any], Any], number: Traced) -> list[Any]:
-    given = loads(number)
-    parts = list(given) if isinstance(given, tuple | list) else [given]
-    for part in parts:
-        if not isinstance(part, Part):
-            sk.static_assert(
-                False, "staged: `loads` returns parts of arrays, `A.tile(offsets, shape)`, or a tuple of them"
-            )
-    return parts
 
 
 class StageMemory(NamedTuple):

@@ -57,32 +57,94 @@ def test_a_staged_product_is_numpys(place, m, n, k, gap, stages, dtype) -> None:
     np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
 
 
-def staged_by_warpgroups(place, shape, blocks, threads, turned, dtype):
+def staged_by_warpgroups(shape, blocks, threads, turned, dtype, on_gpu=lambda array: array):
+    """Arrays that are turned stay so: copies of them by NumPy would not."""
     (m, n, k), (M, N) = shape, blocks
     rng = np.random.default_rng(k)
     a, b = (
-        rng.integers(-4, 5, shape[::-1]).astype(dtype).T if is_turned else rng.integers(-4, 5, shape).astype(dtype)
+        rng.integers(-4, 5, shape[::-1] if is_turned else shape).astype(dtype)
         for shape, is_turned in zip(((m, k), (k, n)), turned)
     )
+    out = np.full((m, n), -1, np.float32)
 
-    arrays = [a, b, np.full((m, n), -1, np.float32)]
-    *_, out = run(place, product, (-(-m // M), -(-n // N)), arrays, M, N, 64, 3, threads)
+    given = [on_gpu(each).T if is_turned else on_gpu(each) for each, is_turned in zip((a, b), turned)]
+    placed = on_gpu(out)
+    product[-(-m // M), -(-n // N)](*given, placed, M, N, 64, 3, threads)
 
-    np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
+    a, b = (
+        each.astype(np.float32).T if is_turned else each.astype(np.float32) for each, is_turned in zip((a, b), turned)
+    )
+    np.testing.assert_array_equal(out if placed is out else placed.cpu().numpy(), a @ b)
 
 
 @pytest.mark.parametrize("turned", [(False, False), (True, True)])
 def test_a_staged_product_by_warpgroups_is_numpys(turned) -> None:
-    staged_by_warpgroups("sanitizer", (56, 64, 136), (64, 64), 128, turned, ml_dtypes.bfloat16)
+    with sk.sanitize():
+        staged_by_warpgroups((56, 64, 136), (64, 64), 128, turned, ml_dtypes.bfloat16)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
 @pytest.mark.parametrize(("blocks", "threads"), [((64, 128), 128), ((128, 64), 256), ((128, 256), 256)])
 def test_a_staged_product_by_warpgroups_is_numpys_on_a_gpu(turned, blocks, threads) -> None:
+    torch = pytest.importorskip("torch")
+
+    def on_gpu(array):
+        found = torch.from_numpy(array.astype(np.float32)).cuda()
+        return {np.float16: found.half, ml_dtypes.bfloat16: found.bfloat16}.get(array.dtype.type, lambda: found)()
+
     for dtype in (np.float16, ml_dtypes.bfloat16):
         for shape in (72, 136, 136), (128, 256, 64), (520, 264, 1000), (64, 64, 8), (1, 8, 2040):
-            staged_by_warpgroups("gpu", shape, blocks, threads, turned, dtype)
+            staged_by_warpgroups(shape, blocks, threads, turned, dtype, on_gpu)
+
+
+@sk.jit(threads=128)
+def turned_again(a, b, out, TIMES: sk.constexpr, LEAVES: sk.constexpr):
+    """Products of 64 rows, each of the one before, which was written to memory; a loop that may end early is no other."""
+
+    def loads(k):
+        return a.tile((0, k), (64, 64)), b.tile((k, 0), (64, 64))
+
+    for _ in range(TIMES):
+        total = sk.zeros((64, 64), sk.float32)
+        for x, y in sk.staged(range(0, a.shape[1], 64), loads, stages=2):
+            total = sk.dot(x, y, total)
+            if LEAVES and out.shape[0] == 0:
+                break
+        sk.store(a.tile((0, 0), (64, 64)), total.to(a.dtype))
+        sk.store(out.tile((0, 0), (64, 64)), total)
+
+
+@pytest.mark.parametrize("place", ["sanitizer", pytest.param("gpu", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("leaves", [False, True])
+def test_what_was_written_is_read_ahead_of_products_by_warpgroups(place, leaves) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-4, 5, (64, 64)), np.eye(64)[rng.permutation(64)]
+
+    arrays = [a.astype(np.float16), b.astype(np.float16), np.zeros((64, 64), np.float32)]
+    *_, out = run(place, turned_again, (1,), arrays, 3, leaves)
+
+    np.testing.assert_array_equal(out, a @ b @ b @ b)
+
+
+STRANGE = {
+    "no elements": lambda a: a[:, :0],
+    "equal rows": lambda a: np.broadcast_to(a[0], (64, 64)),
+    "rows from the last to the first": lambda a: a[::-1],
+    "rows that begin anywhere": lambda a: np.pad(a, ((0, 0), (0, 3)))[:, :64],
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_arrays_without_a_tensor_map_are_multiplied(strange) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, (64, 64)).astype(np.float16) for _ in range(2))
+    a, out = STRANGE[strange](a), np.full((64, 64), -1, np.float32)
+
+    with sk.sanitize():
+        product[1, 1](a, b[: a.shape[1]], out, 64, 64, 64, 3, 128)
+
+    np.testing.assert_array_equal(out, a.astype(np.float32) @ b[: a.shape[1]].astype(np.float32))
 
 
 def test_what_a_gpu_has_multiplies() -> None:
@@ -96,9 +158,13 @@ def test_what_a_gpu_has_multiplies() -> None:
         ptx = str(force_entry(kernel, "quick").compile("cuda", capability=capability).stages["ptx"])
         assembled = ptxas.assemble(ptx)
         assert (assembled.resources.spill_store_bytes, assembled.warnings) == (0, ())
-        found[capability] = ".target sm_90a" in ptx, ptx.count("wgmma.mma_async") > 0, ptx.count("mma.sync") > 0
+        signs = ".target sm_90a", "wgmma.mma_async", "cp.async.bulk.tensor", "cp.async.cg", "mma.sync"
+        found[capability] = [each for each in signs if each in ptx]
 
-    assert found == {90: (True, True, False), 120: (False, False, True)}
+    assert found == {
+        90: [".target sm_90a", "wgmma.mma_async", "cp.async.bulk.tensor"],
+        120: ["cp.async.cg", "mma.sync"],
+    }
 
 
 @sk.jit(threads=64)
