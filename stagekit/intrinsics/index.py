@@ -8,11 +8,10 @@ Source: PTX ISA, section "Special Registers" (%tid, %ctaid, %ntid, %nctaid, %lan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from stagekit.intrinsics.registry import define
-from stagekit.ir import INDEX, TARGETS, Builder, Effect, Expand, Intrinsic, Native, Param, Sig, Value
+from stagekit.ir import INDEX, TARGETS, Effect, Expand, Intrinsic, Native, Param, Sig
 from stagekit.limits import GRID_LIMITS, MAX_THREADS, WARP
 
 AXES = ("x", "y", "z")
@@ -27,9 +26,7 @@ def _index(
     """Define an index, found in `stagekit.cuda` unless `fields`, more of the record's, say otherwise."""
     places = {"public_in": ("stagekit.cuda",), **fields}
     how = dict.fromkeys(TARGETS, lowering)
-    return define(
-        name=name, args=(), sigs=(Sig((), (INDEX,)),), lower=how, bounds=bounds, doc=doc, source=source, **places
-    )
+    return define(name=name, sigs=(Sig((), (INDEX,)),), lower=how, bounds=bounds, doc=doc, source=source, **places)
 
 
 thread_idx = _index(
@@ -91,13 +88,9 @@ warp_id = _index(
 
 def _along(name: str, spec: Intrinsic, what: str) -> Intrinsic:
     """Define another name of `spec`, with a numbered axis."""
-
-    def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> tuple[Value, ...]:
-        return b.call(spec, (), (AXES[params[0]],))
-
     return _index(
         name,
-        Expand(build),
+        Expand(lambda b, args, params: b.call(spec, (), (AXES[params[0]],))),
         spec.bounds,
         f"{what} along axis 0, 1 or 2: `{spec.name}` for block-level kernels.",
         spec.source,

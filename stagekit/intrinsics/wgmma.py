@@ -27,8 +27,7 @@ from typing import Any, NamedTuple
 
 from stagekit import dtypes
 from stagekit.dtypes import DType
-from stagekit.intrinsics.hopper import EFFECTS, ordered_ptx
-from stagekit.intrinsics.registry import define
+from stagekit.intrinsics.hopper import EFFECTS, for_threads, ordered_ptx
 from stagekit.ir import (
     U32,
     U64,
@@ -156,18 +155,17 @@ def _wait(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Values:
 def _define(
     name: str, args: tuple[str, ...], sigs: Sequence[Sig], on_cuda: Expand, doc: str, **fields: Any
 ) -> Intrinsic:
-    return define(
-        name=name,
+    return for_threads(
+        name,
+        on_cuda,
+        Native.WARPGROUP_PRODUCT,
+        doc,
+        "wgmma",
+        _ON_CPU,
         args=args,
         sigs=tuple(sigs),
         effects=EFFECTS | {Effect.COLLECTIVE},
-        lower={"cuda": on_cuda, "cpu": _ON_CPU, "interp": Native.WARPGROUP_PRODUCT},
-        level="thread",
-        doc=doc,
-        source="PTX ISA, wgmma",
-        min_capability=WARPGROUP_CAPABILITY,
         max_capability=WARPGROUP_CAPABILITY,
-        public_in=("stagekit.cuda",),
         **fields,
     )
 
