@@ -26,7 +26,7 @@ from stagekit.signature import TENSOR_MAP_UNIT, TensorMapSpec
 
 SWIZZLES = (0, 32, 64, 128)
 FILLS = ("zero", "nan")
-_STORES = (tma_store.name, tma_reduce.name)
+_STORES = (tma_store, tma_reduce)
 
 
 @staged
@@ -101,7 +101,7 @@ def tma(site: Site, name: str, array: Array, handle: Number, index: Any, *args: 
     if len(places) != array.ndim:
         raise site.error(BadCall(f"{len(places)} coordinates of a tile of `{array.name}`", f"give {array.ndim}"))
     known = [place if type(place) is int else 0 for place in places]
-    if why := misplaced(array.dtype, known, name in _STORES):
+    if why := misplaced(array.dtype, known, by_name(name) in _STORES):
         raise site.error(BadCall(f"a tile of `{array.name}` that begins {why}", "move where it begins, or pass a view"))
     if op is not None and array.dtype not in REDUCTIONS.get(op, ()):
         others = ", ".join(each for each in REDUCTIONS if array.dtype in REDUCTIONS[each]) or "none"
@@ -121,7 +121,7 @@ def maps_in(body: Block) -> tuple[TensorMapSpec, ...]:
     if not found:
         return ()
     host = HostExpressions(body, found[0].loc, walk(body))
-    written = {op.args[0] for op in walk(body) if type(op) is ops.IntrinsicOp and op.spec.name in _STORES}
+    written = {op.args[0] for op in walk(body) if type(op) is ops.IntrinsicOp and op.spec in _STORES}
     are_all_written = not written <= {op.result for op in found}  # one of several maps, chosen at run time
     numbered = sorted({op.params[0]: op for op in found}.items())
     return tuple(_spec(host, op, are_all_written or op.result in written) for _, op in numbered)

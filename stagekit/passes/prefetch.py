@@ -24,19 +24,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from stagekit.frozen import frozen
-from stagekit.intrinsics.tensor import PRODUCTS
+from stagekit.intrinsics import by_name, sync, tensor
 from stagekit.ir import BinaryKind, Block, Builder, CompareKind, Effect, Function, Op, Space, Value, flow, ops
 from stagekit.ir.rewriter import rewrite
 from stagekit.passes import PassContext
 
 _WAIT, _BARRIER, _COPY, _LOAD, _PRODUCT, _PURE, _OTHER = "wbclp-?"
 _KINDS = {
-    "cp_async_wait": _WAIT,
-    "syncthreads": _BARRIER,
-    "cp_async": _COPY,
-    "cp_async_commit": _COPY,
-    **dict.fromkeys(("ldmatrix_x1", "ldmatrix_x2", "ldmatrix_x4"), _LOAD),
-    **dict.fromkeys(PRODUCTS, _PRODUCT),
+    tensor.cp_async_wait: _WAIT,
+    sync.syncthreads: _BARRIER,
+    tensor.cp_async: _COPY,
+    tensor.cp_async_commit: _COPY,
+    **dict.fromkeys((tensor.ldmatrix_x1, tensor.ldmatrix_x2, tensor.ldmatrix_x4), _LOAD),
+    **dict.fromkeys(map(by_name, tensor.PRODUCTS), _PRODUCT),
 }
 _ROUND = re.compile(f"({_WAIT}{_BARRIER})({_COPY}*)({_LOAD}+){_PRODUCT}[{_LOAD}{_PRODUCT}]*")
 """What a round does, by kinds, apart from what is pure."""
@@ -121,8 +121,8 @@ def _parts_of(loop: ops.For, builder: Builder) -> _Parts | None:
 
 def _kind_of(op: Op) -> str:
     """Return what an op of a round does, as one letter. Copies under a branch are none: overlapping, they are slower."""
-    if isinstance(op, ops.IntrinsicOp) and op.spec.name in _KINDS:
-        return _KINDS[op.spec.name]
+    if isinstance(op, ops.IntrinsicOp) and op.spec in _KINDS:
+        return _KINDS[op.spec]
     is_memory = isinstance(op, ops.Alloc) and op.space is not Space.GLOBAL
     has_bodies = isinstance(op, ops.If | ops.For | ops.While)
     return _PURE if op.effects <= {Effect.VARYING} and not is_memory and not has_bodies else _OTHER

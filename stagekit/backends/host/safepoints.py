@@ -24,6 +24,7 @@ from typing import Any
 
 from stagekit.backends.host.warp import Warp, leave_unless
 from stagekit.backends.llvm.writer import Writer
+from stagekit.intrinsics import by_name
 from stagekit.ir import Block, Effect, Function, Op, Pointer, Value, flow, has_effect, ops, walk
 from stagekit.native_tables import SAFEPOINT
 
@@ -31,7 +32,7 @@ MOST_UNASKED = 1 << 16  # iterations without a safepoint
 LEAVES = -1  # the place of a thread that has left a loop that waits
 _READS = frozenset({Effect.READ, Effect.ORDER, Effect.VARYING})
 _TOGETHER = frozenset({Effect.SYNC, Effect.COLLECTIVE, Effect.HOST})
-_TRIES = ("atomic_cas", "atomic_exchange")
+_TRIES = (by_name("atomic_cas"), by_name("atomic_exchange"))
 _TOUCHES = "nounwind memory(argmem: readwrite, inaccessiblemem: readwrite)"  # what a loop has read stays as it was
 _UNLIKELY = '!"branch_weights", i32 1, i32 1000000'
 
@@ -168,9 +169,7 @@ def _waits(loop: ops.While) -> bool:
 
 def _may_be_in_a_wait(op: Op) -> bool:
     """Return whether `op` reads, tries to take a lock, or lets time pass."""
-    if isinstance(op, ops.IntrinsicOp) and (
-        op.spec.name in _TRIES or not any(isinstance(a.type, Pointer) for a in op.args)
-    ):
+    if isinstance(op, ops.IntrinsicOp) and (op.spec in _TRIES or not any(isinstance(a.type, Pointer) for a in op.args)):
         return op.effects.isdisjoint(_TOGETHER)
     return op.effects <= _READS or isinstance(op, ops.InlineAsm)
 

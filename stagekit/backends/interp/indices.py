@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 
 from stagekit.forks import cached_property
+from stagekit.intrinsics import by_name
 from stagekit.ir import Block, Function, Op, Scalar, Value, flow, ops, walk
 from stagekit.ir.intervals import Interval, Intervals, exact, makers
 from stagekit.ir.ops import BinaryKind, UnaryKind
@@ -51,7 +52,7 @@ _DIVISIONS = {
 _WRAPPING = (BinaryKind.ADD, BinaryKind.SUB, BinaryKind.MUL, BinaryKind.SHL)
 _DIVIDING = (BinaryKind.FLOORDIV, BinaryKind.MOD, BinaryKind.SHR)
 _MIXING = (*_WRAPPING, BinaryKind.OR, BinaryKind.XOR, BinaryKind.SHR)
-_BOUNDS = ("minimum", "maximum", "abs")
+_BOUNDS = tuple(map(by_name, ("minimum", "maximum", "abs")))
 _NARROW_BITS = 32
 _LEAST_MULTIPLIER = 1 << 16  # of a hash: primes, golden ratios, multipliers of generators
 
@@ -152,7 +153,7 @@ class Indices:
             case ops.Binary(kind=BinaryKind.OR):
                 if not any(self._is_made_by(value, BinaryKind.SHR) for value in op.operands()):  # a rotation loses none
                     yield from ((value, op.result, _Way.DIRECT) for value in op.operands())
-            case ops.IntrinsicOp() if op.spec.name in _BOUNDS:
+            case ops.IntrinsicOp() if op.spec in _BOUNDS:
                 yield from ((value, op.result, _Way.DIRECT) for value in op.args)
             case ops.For():
                 yield from ((bound, op.loop_body.params[0], _Way.DIRECT) for bound in (op.start, op.stop, op.step))

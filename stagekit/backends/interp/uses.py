@@ -18,6 +18,7 @@ import numpy as np
 
 from stagekit.backends.interp.access import both
 from stagekit.frozen import frozen
+from stagekit.intrinsics import by_name
 from stagekit.ir import PURE, Block, Function, Op, Value, ops, walk
 
 Conditions = frozenset[tuple[Value, bool]]  # each value must be what its bool says
@@ -25,7 +26,7 @@ Alternatives = frozenset[Conditions]  # one of them must hold
 Uses = Mapping[Block, Alternatives]  # by the block that uses the result, or a result of it
 
 ALWAYS: Alternatives = frozenset({frozenset()})
-_QUESTIONS = ("isnan", "isfinite")  # what a program asks before it uses a value
+_QUESTIONS = (by_name("isnan"), by_name("isfinite"))  # what a program asks before it uses a value
 _MAX_ALTERNATIVES = 8  # of more, what all have in common is left: the check may then fire where the value is not used
 
 
@@ -125,7 +126,7 @@ class UseFinder:
                 return _under({home: ALWAYS}, user.mask, True)
             case ops.Compare() if user.lhs is user.rhs:
                 return {}  # it asks whether this is NaN
-            case ops.IntrinsicOp() if user.spec.name in _QUESTIONS:
+            case ops.IntrinsicOp() if user.spec in _QUESTIONS:
                 return {}
             case ops.Yield() if isinstance(branch := self._owner[home], ops.If):
                 yielded = (self._of_value(r) for v, r in zip(user.values, branch.results) if v is value)
