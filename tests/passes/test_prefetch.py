@@ -65,8 +65,12 @@ def rounds_of(kernel: sk.Specialization) -> str:
     return re.sub(r"(.)\1*", r"\1", "".join([names[each] for each in acts]))
 
 
-@pytest.mark.parametrize(("depth", "expected"), [(16, "cwblp"), (32, "lcpwblp"), (64, "lcplplpwblp")])
-def test_a_product_reads_fragments_while_it_multiplies_others(depth, expected) -> None:
-    kernel = matmul(sk.bfloat16, depth, 3)
+@pytest.mark.parametrize(
+    ("dtype", "depth", "expected"),
+    [(sk.bfloat16, 16, "cwblp"), (sk.bfloat16, 32, "lcpwblp"), (sk.int8, 128, "lcplplplwblp")],
+)
+def test_a_product_reads_fragments_while_it_multiplies_others(dtype, depth, expected) -> None:
+    """Of bfloat16 warpgroups multiply what is 64 deep."""
+    kernel = matmul(dtype, depth, 3)
 
     assert rounds_of(kernel.specialize(**dict.fromkeys("cdef"))) == expected
