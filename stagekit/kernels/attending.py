@@ -16,16 +16,26 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.attending_on_cpu import STRIP, cpu_kernel_for
-from stagekit.kernels.heads import LOG2E, LOWEST, MAX_DIM, arrays_of, end_of_keys, of_head, padded, sign_and_factor
+from stagekit.kernels.heads import (
+    LOG2E,
+    LOWEST,
+    arrays_of,
+    checked_sizes,
+    end_of_keys,
+    of_head,
+    padded,
+    scale_of,
+    sign_and_factor,
+)
+from stagekit.kernels.hopper_attending import are_for_warpgroups, attend_by_warpgroups
 from stagekit.kernels.host import (
     Dtype,
     dtype_of,
     empty,
     empty_like,
     factory,
-    float_dtype_of,
+    gpu_of,
     is_on_cpu,
-    require,
     room_of,
 )
 from stagekit.kernels.matrices import by_groups
@@ -159,6 +169,8 @@ def attention(
     if is_on_cpu(q):
         kernel, rows = cpu_kernel_for(*of)
         kernel[(sk.cdiv(shape.queries, rows), shape.heads, shape.batch), STRIP](*arguments)
+    elif gpu_of(q)["by_warpgroups"] and are_for_warpgroups(shape, *arguments):
+        attend_by_warpgroups(shape, of, arguments)
     else:
         blocks = _blocks_for("forward", *of[:2], on_cpu=False, room=room_of(q))
         attention_kernel(*of, blocks)[sk.cdiv(shape.queries, blocks[0]), shape.heads, shape.batch](*arguments)
@@ -306,42 +318,6 @@ def attention_backward(
 
 
 # -- on the host --------------------------------------------------------------------------------------------------------
-
-
-class _Sizes:
-    """The sizes of an attention. key_heads: of k and v."""
-
-    def __init__(self, q: Any, k: Any, heads_axis: int) -> None:
-        self.batch, self.dim = q.shape[0], q.shape[3]
-        self.heads, self.queries = q.shape[heads_axis], q.shape[3 - heads_axis]
-        self.key_heads, self.keys = k.shape[heads_axis], k.shape[3 - heads_axis]
-
-
-def checked_sizes(q: Any, k: Any, v: Any, heads_axis: int) -> _Sizes:
-    """Return the sizes of an attention. Refused: arrays that do not go together, which the error shows."""
-    dtype = float_dtype_of(q)
-    shapes = [tuple(each.shape) for each in (q, k, v)]
-    shown = " and ".join(map(str, shapes))
-    require(all(len(shape) == 4 for shape in shapes), f"q, k and v have shapes {shown}: give arrays of four axes")
-    require(heads_axis in (1, 2), f"heads_axis is {heads_axis!r}: it is 1, or 2 for (batch, rows, heads, dim)")
-    require(shapes[1] == shapes[2] and dtype_of(k) is dtype_of(v) is dtype, f"q, k and v are {shown} of "
-            f"{', '.join(dtype_of(each).name for each in (q, k, v))}: k and v have one shape, and all one dtype")  # fmt: skip
-    sizes = _Sizes(q, k, heads_axis)
-    require(
-        shapes[0][0] == shapes[1][0] and sizes.dim == shapes[1][3],
-        f"q and k have shapes {shown}: the first and the last size are equal",
-    )
-    require(0 < sizes.dim <= MAX_DIM, f"heads have dimension {sizes.dim}: from 1 to {MAX_DIM} there are kernels")
-    require(
-        sizes.heads > 0 < sizes.key_heads and sizes.heads % sizes.key_heads == 0,
-        f"{sizes.heads} heads of q share {sizes.key_heads} of k and v: give a multiple",
-    )
-    return sizes
-
-
-def scale_of(scale: float | None, dim: int) -> float:
-    return dim**-0.5 if scale is None else scale
-
 
 _Table = dict[str, dict[int, Blocks]]
 _OF_GPU: _Table = {  # of a kernel, by the most columns of a head: what was fastest on an H200, where tensor cores multiply

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import stagekit as sk
-from stagekit.kernels.host import Dtype
+from stagekit.kernels.host import Dtype, dtype_of, float_dtype_of, require
 
 MAX_DIM = 256  # of a head
 LOG2E = math.log2(math.e)
@@ -45,3 +45,38 @@ def arrays_of(dtype: Dtype, DIM: int, HEADS_AXIS: int, queries: Any, keys: Any) 
         shapes = [(b, rows, h, dim) for b, h, rows, dim in shapes]
     like_q, like_k = (sk.Tensor(shape, dtype, strides=(None, None, None, 1)) for shape in shapes)
     return like_q, like_k, sk.Tensor((batch, heads, queries), sk.float32)
+
+
+class Sizes:
+    """The sizes of an attention. key_heads: of k and v."""
+
+    def __init__(self, q: Any, k: Any, heads_axis: int) -> None:
+        self.batch, self.dim = q.shape[0], q.shape[3]
+        self.heads, self.queries = q.shape[heads_axis], q.shape[3 - heads_axis]
+        self.key_heads, self.keys = k.shape[heads_axis], k.shape[3 - heads_axis]
+
+
+def checked_sizes(q: Any, k: Any, v: Any, heads_axis: int) -> Sizes:
+    """Return the sizes of an attention. Refused: arrays that do not go together, which the error shows."""
+    dtype = float_dtype_of(q)
+    shapes = [tuple(each.shape) for each in (q, k, v)]
+    shown = " and ".join(map(str, shapes))
+    require(all(len(shape) == 4 for shape in shapes), f"q, k and v have shapes {shown}: give arrays of four axes")
+    require(heads_axis in (1, 2), f"heads_axis is {heads_axis!r}: it is 1, or 2 for (batch, rows, heads, dim)")
+    require(shapes[1] == shapes[2] and dtype_of(k) is dtype_of(v) is dtype, f"q, k and v are {shown} of "
+            f"{', '.join(dtype_of(each).name for each in (q, k, v))}: k and v have one shape, and all one dtype")  # fmt: skip
+    sizes = Sizes(q, k, heads_axis)
+    require(
+        shapes[0][0] == shapes[1][0] and sizes.dim == shapes[1][3],
+        f"q and k have shapes {shown}: the first and the last size are equal",
+    )
+    require(0 < sizes.dim <= MAX_DIM, f"heads have dimension {sizes.dim}: from 1 to {MAX_DIM} there are kernels")
+    require(
+        sizes.heads > 0 < sizes.key_heads and sizes.heads % sizes.key_heads == 0,
+        f"{sizes.heads} heads of q share {sizes.key_heads} of k and v: give a multiple",
+    )
+    return sizes
+
+
+def scale_of(scale: float | None, dim: int) -> float:
+    return dim**-0.5 if scale is None else scale

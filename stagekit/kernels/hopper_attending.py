@@ -18,12 +18,11 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 import stagekit as sk
-from stagekit.kernels.attending import attention, checked_sizes, scale_of
-from stagekit.kernels.heads import LEAST_SCALE, LOG2E, LOWEST, arrays_of
+from stagekit.kernels.heads import LEAST_SCALE, LOG2E, LOWEST, Sizes, arrays_of, checked_sizes, scale_of
 from stagekit.kernels.hopper import LINE, LOADER, UNIT, WARPGROUP, packed
 from stagekit.kernels.host import Dtype, dtype_of, empty, factory, require
 from stagekit.kernels.matrices import by_groups
-from stagekit.kernels.sharing import checked_out
+from stagekit.kernels.sharing import checked_out, footprint_of
 from stagekit.kernels.splitting import MULTIPROCESSORS
 
 PARTS = 2  # warpgroups that attend, of 64 rows of q each
@@ -35,6 +34,7 @@ STEP = 16  # of the common axis, of one product
 HEADS = 16  # whose keys and values stay in the cache of a GPU together
 REGISTERS = (56, 224)  # of a thread that loads, and of one that attends
 MAX_DIM = 128
+FEWEST = 1024  # rows of q, and keys, from which on `attention` takes this kernel
 MOST_GROWTH = 8.0  # of an exponent, of base 2: exponentials are at most 256
 
 
@@ -294,6 +294,24 @@ def hopper_attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: in
     return hopper_attention
 
 
+def are_for_warpgroups(shape: Sizes, q: Any, k: Any, v: Any, out: Any, lse: Any, scale: float) -> bool:
+    """Return whether this kernel takes these arguments, which are long enough to gain by it."""
+    if dtype_of(q).bits != 16 or shape.dim > MAX_DIM or scale <= 0 or min(shape.queries, shape.keys) < FEWEST:
+        return False
+    places = [footprint_of(each) for each in (q, k, v, out)]
+    return all(
+        place is not None and place.start % 16 == 0 and all(each > 0 and each % 16 == 0 for each in place.strides[:3])
+        for place in places
+    )
+
+
+def attend_by_warpgroups(shape: Sizes, of: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
+    """Launch the kernel `of` dtype, DIM, CAUSAL and HEADS_AXIS with q, k, v, out, lse and scale."""
+    tiles = int(sk.cdiv(shape.queries, ROWS)) * shape.batch * shape.heads
+    if tiles:
+        hopper_attention_kernel(*of)(*arguments, min(tiles, MULTIPROCESSORS))
+
+
 def hopper_attention(
     q: Any,
     k: Any,
@@ -307,20 +325,18 @@ def hopper_attention(
 ) -> Any:
     """Return what `attention` does, on compute capability 9.0 and in the sanitizer.
 
-    Arguments and results are those of `attention`, of float16 or bfloat16, with heads of at most 128 and a scale above 0. What
-    the TMA unit asks for is refused where it is missing, as TENSOR_MAP_REFUSED: addresses and strides of multiples of 16 bytes.
+    On a GPU `attention` itself takes this kernel for 1,024 rows or more. Arguments and results are the same, of float16 or
+    bfloat16, with heads of at most 128, a key or more, and a scale above 0. What the TMA unit asks for is refused where it is
+    missing, as TENSOR_MAP_REFUSED: addresses and strides of multiples of 16 bytes.
     """
     shape, dtype = checked_sizes(q, k, v, heads_axis), dtype_of(q)
     scale = scale_of(scale, shape.dim)
     require(dtype in (sk.float16, sk.bfloat16), "dtype {}: it is float16 or bfloat16", dtype.name)
     require(shape.dim <= MAX_DIM, f"heads have dimension {shape.dim}: up to {MAX_DIM} there are kernels")
-    require(scale > 0, f"scale is {scale}: it is above 0; `attention` takes any")
-    tiles = int(sk.cdiv(shape.queries, ROWS)) * shape.batch * shape.heads
-    if not tiles or not shape.keys:  # the TMA unit has no tiles of an array without elements
-        of = {"causal": causal, "scale": scale, "heads_axis": heads_axis, "return_lse": return_lse, "out": out}
-        return attention(q, k, v, **of)
-    out = empty(q, tuple(q.shape), dtype) if out is None else checked_out(out, apart=(q, k, v))
+    require(
+        scale > 0 and shape.keys > 0, f"scale is {scale}, of {shape.keys} keys: both are above 0; `attention` takes any"
+    )
+    out = empty(q, tuple(q.shape), dtype) if out is None else checked_out(out, q, apart=(k, v))
     lse = empty(q, (shape.batch, shape.heads, shape.queries), sk.float32) if return_lse else None
-    kernel = hopper_attention_kernel(dtype, shape.dim, causal, heads_axis)
-    kernel(q, k, v, out, lse, scale, min(tiles, MULTIPROCESSORS))
+    attend_by_warpgroups(shape, (dtype, shape.dim, causal, heads_axis), (q, k, v, out, lse, scale))
     return (out, lse) if return_lse else out

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 import stagekit as sk
 from stagekit import kernels
 from stagekit.backends import ptxas
-from stagekit.kernels.hopper_attending import hopper_attention_kernel
+from stagekit.kernels import attending
+from stagekit.kernels.hopper_attending import attend_by_warpgroups, hopper_attention_kernel
 
 
 def expected(q, k, v, causal, scale):
@@ -108,7 +108,7 @@ def test_what_is_not_for_it_is_refused():
         kernels.hopper_attention(*[x.astype(np.float32)] * 3)
     with pytest.raises(ValueError, match="heads have dimension 136: up to 128 there are kernels"):
         kernels.hopper_attention(wide, wide, wide)
-    with pytest.raises(ValueError, match="scale is -1: it is above 0; `attention` takes any"):
+    with pytest.raises(ValueError, match="scale is -1, of 16 keys: both are above 0; `attention` takes any"):
         kernels.hopper_attention(x, x, x, scale=-1)
     with pytest.raises(sk.StagekitError, match="TENSOR_MAP_REFUSED"), sk.sanitize():
         kernels.hopper_attention(*[x[..., :36]] * 3)
@@ -116,7 +116,19 @@ def test_what_is_not_for_it_is_refused():
         kernels.hopper_attention(x, x, x)
 
 
-def test_without_keys_there_are_zeros():
-    q, none = np.ones((1, 1, 16, 64), np.float16), np.ones((1, 1, 0, 64), ml_dtypes.bfloat16).astype(np.float16)
+@pytest.mark.gpu
+def test_attention_takes_it_where_the_arrays_are_for_it(monkeypatch):
+    torch = pytest.importorskip("torch")
+    q, k, v = (torch.randn(1, 2, 1100, 64, device="cuda", dtype=torch.float16) for _ in range(3))
+    odd = torch.randn(1, 2, 1100, 66, device="cuda", dtype=torch.float16)[..., 1:65].copy_(q)  # no address of 16 bytes
 
-    np.testing.assert_array_equal(kernels.hopper_attention(q, none, none), np.zeros_like(q))
+    taken = []
+    monkeypatch.setattr(
+        attending, "attend_by_warpgroups", lambda *given: taken.append(given) or attend_by_warpgroups(*given)
+    )
+
+    found = kernels.attention(q, k, v)
+    assert len(taken) == 1
+    other = kernels.attention(odd, k, v)
+    assert len(taken) == 1
+    torch.testing.assert_close(found, other, atol=2e-3, rtol=0)
