@@ -7,11 +7,13 @@ A program works on block after block, so that loads of the next one begin while 
 `matmul` leaves to the compiler is said here: who copies, who waits for whom, where elements lie. Tiles lie with a swizzle of
 128 bytes, as the TMA unit writes them and wgmma and `stmatrix` want them; outside the matrices it reads zeros and writes nothing.
 
-A cluster of 2 blocks has rows of its own in each, and columns in common: each loads half of the tile of b for both.
+Blocks of a cluster lie one below the other, or side by side. Those have columns in common, and each loads its part of the tile
+of b for all of them; these have rows in common, and a's tile.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated, Any, NamedTuple
 
 import stagekit as sk
@@ -25,18 +27,28 @@ LOADER = 1  # warpgroups in front of those that multiply
 LINE = 128  # bytes of a row of a tile in shared memory: the swizzle's width
 PART = 64  # rows of a block that a warpgroup multiplies
 UNIT = (16, 64)  # rows and columns of what a warp stores at once
-TILES = {256: (1.0, 4), 192: (0.95, 4), 128: (0.93, 6), 64: (0.6, 8)}
+TILES = {256: (1.0, 4), 192: (0.96, 4), 128: (0.956, 6), 64: (0.6, 8)}
 """By the columns of a block how fast its sums grow, compared with the widest, and the stages for which there is memory."""
 
 REGISTERS = (40, 232)  # of a thread that loads, and of one that multiplies, where it has many sums
 
 
 class HopperTile(NamedTuple):
-    """What a program multiplies at once: rows and columns of its block. cluster: of blocks, 1 or 2."""
+    """What a program multiplies at once: rows and columns of its block. down, across: blocks of a cluster; one of them is 1."""
 
     rows: int
     columns: int
-    cluster: int = 1
+    down: int = 1
+    across: int = 1
+
+    @property
+    def cluster(self) -> int:
+        """Return the blocks of a cluster."""
+        return self.down * self.across
+
+    def clusters_of(self, rows: int, columns: int) -> int:
+        """Return how many clusters have blocks of a product."""
+        return int(sk.cdiv(rows, self.rows * self.down)) * int(sk.cdiv(columns, self.columns * self.across))
 
 
 class _TileSource(NamedTuple):
@@ -97,7 +109,8 @@ def hopper_matmul_kernel(
     STAGES: tiles of the ring. programs: blocks of the launch, a multiple of those of a cluster.
     """
     m, n, k = sk.dynamic("m"), sk.dynamic("n"), sk.dynamic("k")
-    M, N, CLUSTER = HopperTile(*TILE)
+    M, N, DOWN, ACROSS = HopperTile(*TILE)
+    CLUSTER = DOWN * ACROSS
     K, PARTS, COUNT, UNITS = LINE // dtype.itemsize, M // PART, N // 2, N // UNIT[1]
     BUFFERS = UNITS if UNITS % 2 else 2
     A = Annotated[sk.Array, sk.Tensor((m, k), dtype, (1, None) if TURNED[0] else (None, 1))]
@@ -113,8 +126,8 @@ def hopper_matmul_kernel(
     @sk.jit
     def hopper_matmul(a: A, b: B, out: Out, programs: sk.int32) -> None:
         sk.device_entry(launch=sk.cuda.LaunchConfig(grid=programs, block=WARPGROUP * (LOADER + PARTS), cluster=CLUSTER))
-        left = factor_of(a.T if TURNED[0] else a, TURNED[0], M, 1)
-        right = factor_of(b if TURNED[1] else b.T, TURNED[1], N, CLUSTER)
+        left = factor_of(a.T if TURNED[0] else a, TURNED[0], M, ACROSS)
+        right = factor_of(b if TURNED[1] else b.T, TURNED[1], N, DOWN)
         results = sk.tensor_map(out, UNIT, swizzle=LINE)
         a_ring = sk.alloc_shared((STAGES, M * K), dtype, align=8 * LINE)
         b_ring = sk.alloc_shared((STAGES, N * K), dtype, align=8 * LINE)
@@ -122,14 +135,14 @@ def hopper_matmul_kernel(
         pipe = sk.pipeline(STAGES, PARTS * 4, cluster=CLUSTER)
 
         rank = sk.int32(sk.cuda.cluster_rank()) if CLUSTER > 1 else 0
-        down, across = sk.ceildiv(sk.int32(m), M * CLUSTER), sk.ceildiv(sk.int32(n), N)
+        down, across = sk.ceildiv(sk.int32(m), M * DOWN), sk.ceildiv(sk.int32(n), N * ACROSS)
         tiles = range(sk.int32(sk.cuda.block_idx("x")) // CLUSTER, down * across, programs // CLUSTER)
         rounds = sk.ceildiv(sk.int32(k), K)
 
         def place_of(number: Any) -> Any:
             """Return the first row and column of this block of the product."""
             column, row = by_groups(number, across, down, GROUP)
-            return (row * CLUSTER + rank) * M, column * N
+            return (row * DOWN + rank % DOWN) * M, (column * ACROSS + rank % ACROSS) * N
 
         def load(group: Any) -> None:
             if sk.cuda.thread_idx("x") < 32 and sk.cuda.elect_sync():
@@ -214,20 +227,18 @@ def hopper_matmul(a: Any, b: Any, *, out: Any = None) -> Any:
         return matmul(a, b, out=out)
     tile, stages = tile_for(out.shape[0], out.shape[1])
     kernel = hopper_matmul_kernel(dtype, dtype_of(out), (not is_by_rows(a), is_by_rows(b)), tile, stages)
-    kernel(a, b, out, min(_blocks(out.shape[0], out.shape[1], tile), MULTIPROCESSORS))
+    most = MULTIPROCESSORS // tile.cluster
+    kernel(a, b, out, min(tile.clusters_of(*out.shape), most) * tile.cluster)
     return out
 
 
+@functools.cache
 def tile_for(rows: int, columns: int) -> tuple[HopperTile, int]:
     """Return the tile for a product of this shape, and its stages: that with which the last program ends soonest."""
 
     def cost(width: int) -> float:
-        each = HopperTile(PART * 2, width)
-        return float(sk.cdiv(_blocks(rows, columns, each), MULTIPROCESSORS)) * width / TILES[width][0]
+        rounds = sk.cdiv(HopperTile(PART * 2, width).clusters_of(rows, columns), MULTIPROCESSORS)
+        return float(rounds) * width / TILES[width][0]
 
     width = min(TILES, key=cost)
     return HopperTile(PART * 2, width), TILES[width][1]
-
-
-def _blocks(rows: int, columns: int, tile: HopperTile) -> int:
-    return int(sk.cdiv(rows, tile.rows)) * int(sk.cdiv(columns, tile.columns))
