@@ -239,10 +239,11 @@ def test_launches_in_a_loop_that_xla_runs() -> None:
 def test_a_product_by_tensor_maps_and_clusters(rows: int) -> None:
     if sk.cuda.capability() < 90:
         pytest.skip("tensor maps are of compute capability 9.0")
-    product = skj.operator(
-        lambda a, b, *, out: kernels.hopper_matmul(a, b, out=out),
-        outputs={"out": lambda a, b: jax.ShapeDtypeStruct((len(a), b.shape[1]), a.dtype)},
-    )
+
+    @skj.operator(outputs={"out": lambda a, b: jax.ShapeDtypeStruct((len(a), b.shape[1]), a.dtype)})
+    def product(a, b, *, out):
+        kernels.hopper_matmul(a, b, out=out)
+
     a, b = (jnp.asarray(rng.integers(-4, 4, shape), jnp.bfloat16) for shape in ((rows, 256), (256, 512)))
 
     np.testing.assert_array_equal(jax.jit(product)(a, b), jnp.matmul(a, b))
