@@ -23,6 +23,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import replace
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import stagekit as sk
@@ -237,7 +238,9 @@ def _slots_for(parts: list[Part], stages: int) -> list[Any]:
 
 
 def _are_factors(a: Part, b: Part) -> bool:
-    """Return whether warpgroups multiply two parts."""
+    """Return whether warpgroups multiply two parts, of which the loop then goes along the axis that they have in common."""
+    if any(isinstance(place, Integral) for place in (a.starts[1], b.starts[0])):
+        return False
     are_ramps = all(isinstance(_forms(part)[0], Ramp) for part in (a, b))
     if not are_ramps or a.shape[1] != b.shape[0] or a.dtype is not b.dtype:
         return False

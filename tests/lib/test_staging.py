@@ -167,6 +167,25 @@ def test_what_a_gpu_has_multiplies() -> None:
     }
 
 
+@sk.jit(threads=128)
+def attended(q, k, v, out):
+    """Tiles of k and v could be multiplied with each other, and are not."""
+    x, total = sk.load(q.tile((0, 0), (64, 64))), sk.zeros((64, 64), sk.float32)
+    for y, z in sk.staged(range(0, k.shape[0], 64), lambda i: (k.tile((i, 0), (64, 64)), v.tile((i, 0), (64, 64)))):
+        total = sk.dot(sk.dot(x, y.T).to(x.dtype), z, total)
+    sk.store(out.tile((0, 0), (64, 64)), total)
+
+
+def test_tiles_that_are_not_each_others_factors_are_copied_as_for_other_gpus() -> None:
+    of = (sk.Tensor((None, None), sk.bfloat16, strides=(None, 1)),) * 3
+    kernel = attended.specialize(**dict(zip("qkv", of)), out=sk.Tensor((None, None), sk.float32))
+
+    ptx = str(force_entry(kernel, "quick").compile("cuda", capability=90).stages["ptx"])
+
+    assert "cp.async.cg" in ptx
+    assert "fence.proxy" not in ptx
+
+
 @sk.jit(threads=64)
 def other_uses(x, out, after):
     """Tiles in shared memory meet others, are turned, cut and kept for the next round, and behind the loop."""
