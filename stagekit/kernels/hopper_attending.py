@@ -34,7 +34,10 @@ STEP = 16  # of the common axis, of one product
 HEADS = 16  # whose keys and values stay in the cache of a GPU together
 REGISTERS = (56, 224)  # of a thread that loads, and of one that attends
 MAX_DIM = 128
-FEWEST = 1024  # rows of q, and keys, from which on `attention` takes this kernel
+FEWEST = (
+    1024,
+    1 << 28,
+)  # rows of q, and scores of all heads, from which on `attention` takes this kernel: its launch takes longer
 MOST_GROWTH = 8.0  # of an exponent, of base 2: exponentials are at most 256
 
 
@@ -295,8 +298,10 @@ def hopper_attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: in
 
 
 def are_for_warpgroups(shape: Sizes, q: Any, k: Any, v: Any, out: Any, lse: Any, scale: float) -> bool:
-    """Return whether this kernel takes these arguments, which are long enough to gain by it."""
-    if dtype_of(q).bits != 16 or shape.dim > MAX_DIM or scale <= 0 or min(shape.queries, shape.keys) < FEWEST:
+    """Return whether this kernel takes these arguments, and there is enough to do to gain by it."""
+    rows, scores = FEWEST
+    is_long = shape.queries >= rows and shape.batch * shape.heads * shape.queries * shape.keys >= scores
+    if not is_long or dtype_of(q).bits != 16 or shape.dim > MAX_DIM or scale <= 0:
         return False
     places = [footprint_of(each) for each in (q, k, v, out)]
     return all(
@@ -325,9 +330,9 @@ def hopper_attention(
 ) -> Any:
     """Return what `attention` does, on compute capability 9.0 and in the sanitizer.
 
-    On a GPU `attention` itself takes this kernel for 1,024 rows or more. Arguments and results are the same, of float16 or
-    bfloat16, with heads of at most 128, a key or more, and a scale above 0. What the TMA unit asks for is refused where it is
-    missing, as TENSOR_MAP_REFUSED: addresses and strides of multiples of 16 bytes.
+    On a GPU `attention` itself takes this kernel where there is much to do, as of 16 heads 4,096 by 4,096. Arguments and results
+    are the same, of float16 or bfloat16, with heads of at most 128, a key or more, and a scale above 0. What the TMA unit asks
+    for is refused where it is missing, as TENSOR_MAP_REFUSED: addresses and strides of multiples of 16 bytes.
     """
     shape, dtype = checked_sizes(q, k, v, heads_axis), dtype_of(q)
     scale = scale_of(scale, shape.dim)

@@ -119,8 +119,8 @@ def test_what_is_not_for_it_is_refused():
 @pytest.mark.gpu
 def test_attention_takes_it_where_the_arrays_are_for_it(monkeypatch):
     torch = pytest.importorskip("torch")
-    q, k, v = (torch.randn(1, 2, 1100, 64, device="cuda", dtype=torch.float16) for _ in range(3))
-    odd = torch.randn(1, 2, 1100, 66, device="cuda", dtype=torch.float16)[..., 1:65].copy_(q)  # no address of 16 bytes
+    q, k, v = (torch.randn(4, 16, 2048, 64, device="cuda", dtype=torch.float16) for _ in range(3))
+    odd = torch.randn(4, 16, 2048, 66, device="cuda", dtype=torch.float16)[..., 1:65].copy_(q)  # no address of 16 bytes
 
     taken = []
     monkeypatch.setattr(
