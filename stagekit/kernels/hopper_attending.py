@@ -85,7 +85,7 @@ def with_scores(state: Attended, scores: Sequence[Any], factor: Any, dtype: Dtyp
         over_quad(folded([state.largest[half], *of_rows(scores, half)], sk.maximum), sk.maximum) for half in range(2)
     ]
     growth = [(now[half] - state.largest[half]) * factor for half in range(2)]
-    if len(state.found) <= PANEL // 2 or sk.any_sync(0xFFFFFFFF, sk.maximum(*growth) > MOST_GROWTH):
+    if len(state.found) <= PANEL // 2 or sk.any_sync(0xFFFFFFFF, (growth[0] > MOST_GROWTH) | (growth[1] > MOST_GROWTH)):
         shrunk = [sk.fast_exp2(-each) for each in growth]
         found = tuple([state.found[i] * shrunk[i // 2 % 2] for i in range(len(state.found))])
         totals = tuple([state.total[half] * shrunk[half] for half in range(2)])

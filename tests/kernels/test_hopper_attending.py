@@ -52,6 +52,22 @@ def test_attention_in_the_sanitizer(of, queries, keys, dim, causal, axis, magnit
     np.testing.assert_allclose(lse, logarithms, atol=2e-6 * magnitude)
 
 
+@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_row_without_numbers_leaves_the_others_as_they_are(value, dim):
+    """Also that which a thread has beside it, 8 rows below."""
+    rng = np.random.default_rng(dim)
+    q, k, v = (rng.standard_normal((1, 1, rows, dim)).astype(np.float16) for rows in (64, 256, 256))
+    others = expected(q, k, v, False, dim**-0.5)[0][:, :, 1:]
+    q[0, 0, 0] = value
+
+    with sk.sanitize(collect=True):
+        out = kernels.hopper_attention(q, k, v)
+
+    np.testing.assert_allclose(out[:, :, 1:], others, atol=2e-3)
+    assert np.isnan(out[0, 0, 0]).all()
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dim", [64, 128, 8, 72])
 def test_attention_on_a_gpu(dim):
