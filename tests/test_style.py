@@ -75,7 +75,7 @@ def test_limits_of_the_machine_stand_in_one_module() -> None:
     found = {path: literal.findall(path.read_text(encoding="utf-8")) for path in MODULES if path not in allowed}
 
     assert {} == {str(path.relative_to(ROOT)): lines for path, lines in found.items() if lines}
-    assert (layout.WARP, layout.MAX_THREADS) == (limits.WARP, limits.MAX_THREADS)
+    assert (layout.WARP, layout.MAX_THREADS, layout.REGISTERS) == (limits.WARP, limits.MAX_THREADS, limits.REGISTERS)
 
 
 # what users call it in an annotation, beside a type of the IR or a value of a trace

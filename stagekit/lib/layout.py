@@ -26,6 +26,7 @@ import stagekit as sk
 
 WARP = 32  # lanes of a full warp
 MAX_THREADS = 1024  # of a block
+REGISTERS = 1 << 16  # of a block
 _FEW_ELEMENTS = 128  # a tile of so many has a thread for each
 _FEWEST_THREADS = 64  # of a longer one
 _PER_THREAD = 16  # elements of a long tile, or

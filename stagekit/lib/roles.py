@@ -19,9 +19,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import stagekit as sk
+from stagekit.lib.layout import REGISTERS
 
 _THREADS = 128  # of a warpgroup
-_REGISTERS = 1 << 16  # of a block
 _STEP, _LEAST, _MOST = 8, 24, 256  # of the registers of a thread
 
 
@@ -66,7 +66,7 @@ def _run(roles: tuple[Role, ...], group: Any, registers: int) -> None:
 def _first_registers(roles: tuple[Role, ...]) -> int:
     """Return how many registers a thread has at first."""
     threads = _THREADS * sum([role.warpgroups for role in roles])
-    return min(_REGISTERS // threads // _STEP * _STEP, _MOST)
+    return min(REGISTERS // threads // _STEP * _STEP, _MOST)
 
 
 def _check(roles: tuple[Role, ...]) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import stagekit as sk
-from stagekit.lib.layout import WARP, Digit, Layout, Shape, layout_of, quotient_of, recorded, rest_of
+from stagekit.lib.layout import REGISTERS, WARP, Digit, Layout, Shape, layout_of, quotient_of, recorded, rest_of
 from stagekit.lib.shared import CHUNK_BYTES, COLUMN, PANEL_CHUNKS, Matrix
 from stagekit.lib.tile import Traced
 
@@ -25,7 +25,8 @@ _ROWS, _COLUMNS = 64, (64, 128, 192, 256)  # of an instruction, of those that ma
 _DEPTH_BYTES = 32  # of an instruction along K
 _ROW_BYTES = CHUNK_BYTES * PANEL_CHUNKS
 _WARPS = 4  # of a warpgroup
-_MOST_SUMS = 128  # of a thread: with more, registers do not suffice
+_MOST_SUMS = 128  # of a thread, of the registers that one may have
+_OTHER_REGISTERS = 32  # of a thread: ptxas asks for 26, and 6 hold what goes round the loop
 _PANEL = _ROW_BYTES // 2  # elements of 16 bits in a row of a panel
 
 
@@ -73,7 +74,7 @@ def _sharing(shape: tuple[int, int, int], threads: int) -> Warpgroups | None:
     for down in range(1, groups + 1):
         across = groups // down
         is_whole = down * across == groups and m % (down * _ROWS) == 0 and n % (across * _PANEL) == 0
-        if is_whole and m * n // threads <= _MOST_SUMS:
+        if is_whole and m * n // threads <= min(_MOST_SUMS, REGISTERS // threads - _OTHER_REGISTERS):
             part = n // across
             columns = next(each for each in reversed(_COLUMNS) if part % each == 0)
             found.append((columns, down, Warpgroups((m, n), k, threads, down, across, columns)))

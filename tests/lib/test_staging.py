@@ -167,6 +167,22 @@ def test_what_a_gpu_has_multiplies() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("blocks", "threads", "is_by_warpgroups"),
+    [((256, 192), 512, True), ((256, 256), 512, False), ((512, 128), 512, False), ((256, 256), 1024, False)],
+)
+def test_blocks_whose_sums_leave_no_registers_are_multiplied_as_for_other_gpus(blocks, threads, is_by_warpgroups):
+    of = (sk.Tensor((None, None), sk.bfloat16, strides=(None, 1)),) * 2
+    kernel = product.specialize(
+        a=of[0], b=of[1], out=sk.Tensor((None, None), sk.float32), M=blocks[0], N=blocks[1], K=64, STAGES=2, THREADS=threads
+    )  # fmt: skip
+
+    ptx = str(force_entry(kernel, "quick").compile("cuda", capability=90).stages["ptx"])
+
+    assert ("wgmma.mma_async" in ptx) == is_by_warpgroups
+    assert not ptxas.assemble(ptx).warnings
+
+
 @sk.jit(threads=128)
 def attended(q, k, v, out):
     """Tiles of k and v could be multiplied with each other, and are not."""
