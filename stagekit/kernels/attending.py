@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import stagekit as sk
 from stagekit.kernels.attending_on_cpu import STRIP, cpu_kernel_for
 from stagekit.kernels.heads import (
+    HEADS,
     LOG2E,
     LOWEST,
     arrays_of,
@@ -41,7 +42,6 @@ from stagekit.kernels.host import (
 from stagekit.kernels.matrices import by_groups
 from stagekit.kernels.sharing import checked_out
 
-HEADS = 16  # whose keys and values stay in the cache of a GPU together
 WHOLE_DIM = 128  # up to which a warp holds whole rows of the gradients of k and v
 Blocks = (
     tuple[int, int, int] | tuple[int, int, int, int]
@@ -162,7 +162,7 @@ def attention(
     in a row share a key head where there are fewer of those. causal: row i of q sees keys up to i + keys - queries; one that sees
     none gives zeros. scale: dim**-0.5 if left out. The second result is float32, of shape (batch, heads, queries).
     """
-    shape = checked_sizes(q, k, v, heads_axis)
+    shape = checked_sizes(q, k, v, heads_axis, causal)
     out = empty(q, tuple(q.shape), dtype_of(q)) if out is None else checked_out(out, q, apart=(k, v))
     lse = empty(q, (shape.batch, shape.heads, shape.queries), sk.float32) if return_lse else None
     of, arguments = (dtype_of(q), shape.dim, causal, heads_axis), (q, k, v, out, lse, scale_of(scale, shape.dim))
@@ -304,7 +304,7 @@ def attention_backward(
 
     gradient, out: like q. lse: what `attention` gave. All else is as it was given to `attention`.
     """
-    shape = checked_sizes(q, k, v, heads_axis)
+    shape = checked_sizes(q, k, v, heads_axis, causal)
     of_q, of_k, of_v, means, shifts = map(empty_like, (q, k, v, lse, lse))
     factor, on_cpu = scale_of(scale, shape.dim), is_on_cpu(q)
     of, room = (dtype_of(q), shape.dim, causal, heads_axis), sys.maxsize if on_cpu else room_of(q)

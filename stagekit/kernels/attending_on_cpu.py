@@ -88,6 +88,22 @@ def add_products(found: Any, weights: Any, z: Any, used: Any, shrunk: Any) -> No
             found[column + i, lane] = sums[i]
 
 
+@sk.inline
+def rows_of_program(ROWS: int, CAUSAL: bool) -> Any:
+    """Return this program's first row of q, its head and its sequence: those with most work first."""
+    block, head, batch = [sk.cuda.block_idx(axis) for axis in "xyz"]
+    return (sk.cuda.grid_dim("x") - 1 - block if CAUSAL else block) * ROWS, head, batch
+
+
+@sk.inline
+def heads_of(q: Any, k: Any, v: Any, out: Any, batch: Any, head: Any, HEADS_AXIS: int) -> list[Any]:
+    """Return the matrices of a head of q, of k and v, which heads of q may share, and of the result."""
+    shared = head // (q.shape[HEADS_AXIS] // k.shape[HEADS_AXIS])
+    return [
+        of_head(each, batch, which, HEADS_AXIS) for each, which in ((q, head), (k, shared), (v, shared), (out, head))
+    ]
+
+
 @factory
 def attention_on_cpu_kernel(
     dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int, ROWS: int, COLUMNS: int
@@ -107,11 +123,8 @@ def attention_on_cpu_kernel(
     @sk.jit
     def attention_on_cpu(q: Queries, k: Keys, v: Keys, out: Queries, lse: Sums | None, scale: sk.float32) -> None:
         lane = sk.cuda.thread_idx("x")
-        block, head, batch = [sk.cuda.block_idx(axis) for axis in "xyz"]
-        first = (sk.cuda.grid_dim("x") - 1 - block if CAUSAL else block) * ROWS  # most work first
-        shared = head // (q.shape[HEADS_AXIS] // k.shape[HEADS_AXIS])
-        q_head, out_head = [of_head(each, batch, head, HEADS_AXIS) for each in (q, out)]
-        k_head, v_head = [of_head(each, batch, shared, HEADS_AXIS) for each in (k, v)]
+        first, head, batch = rows_of_program(ROWS, CAUSAL)
+        q_head, k_head, v_head, out_head = heads_of(q, k, v, out, batch, head, HEADS_AXIS)
         shift = keys - queries
         sign, factor = sign_and_factor(scale)
         x, found, state = matrix(STRIPS, D, STRIP), matrix(STRIPS, D, STRIP), matrix(2, STRIPS, STRIP)
@@ -248,11 +261,8 @@ def attention_by_pairs_kernel(DIM: int, CAUSAL: bool, HEADS_AXIS: int, ROWS: int
     @sk.jit
     def attention_by_pairs(q: Queries, k: Keys, v: Keys, out: Queries, lse: Sums | None, scale: sk.float32) -> None:
         lane = sk.cuda.thread_idx("x")
-        block, head, batch = [sk.cuda.block_idx(axis) for axis in "xyz"]
-        first = (sk.cuda.grid_dim("x") - 1 - block if CAUSAL else block) * ROWS  # most work first
-        shared = head // (q.shape[HEADS_AXIS] // k.shape[HEADS_AXIS])
-        q_head, out_head = [of_head(each, batch, head, HEADS_AXIS) for each in (q, out)]
-        k_head, v_head = [of_head(each, batch, shared, HEADS_AXIS) for each in (k, v)]
+        first, head, batch = rows_of_program(ROWS, CAUSAL)
+        q_head, k_head, v_head, out_head = heads_of(q, k, v, out, batch, head, HEADS_AXIS)
         shift = keys - queries
         sign, factor = sign_and_factor(scale)
         found, state, scores = matrix(STRIPS, D, STRIP), matrix(2, STRIPS, STRIP), matrix(COLUMNS, STRIP)

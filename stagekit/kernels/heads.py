@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import numbers
 from typing import Any
 
+import numpy as np
+
 import stagekit as sk
-from stagekit.kernels.host import Dtype, dtype_of, float_dtype_of, require
+from stagekit.kernels.host import Dtype, dtype_of, float_dtype_of, require, require_array
 
 MAX_DIM = 256  # of a head
 LOG2E = math.log2(math.e)
+HEADS = 16  # whose keys and values stay in the cache of a GPU together
 LOWEST = -1e30  # of a largest score: times a factor below 1e8 it is still finite
 LEAST_SCALE = 1e-30  # by which -inf is still -inf
 
@@ -56,8 +60,10 @@ class Sizes:
         self.key_heads, self.keys = k.shape[heads_axis], k.shape[3 - heads_axis]
 
 
-def checked_sizes(q: Any, k: Any, v: Any, heads_axis: int) -> Sizes:
+def checked_sizes(q: Any, k: Any, v: Any, heads_axis: int, causal: bool) -> Sizes:
     """Return the sizes of an attention. Refused: arrays that do not go together, which the error shows."""
+    require_array(q, k, v)
+    require(isinstance(causal, bool | np.bool_), "causal is {!r}: it is True or False", causal)
     dtype = float_dtype_of(q)
     shapes = [tuple(each.shape) for each in (q, k, v)]
     shown = " and ".join(map(str, shapes))
@@ -78,5 +84,9 @@ def checked_sizes(q: Any, k: Any, v: Any, heads_axis: int) -> Sizes:
     return sizes
 
 
-def scale_of(scale: float | None, dim: int) -> float:
-    return dim**-0.5 if scale is None else scale
+def scale_of(scale: Any, dim: int) -> Any:
+    """Return the scale of scores: that which was given, or dim**-0.5."""
+    if scale is None:
+        return dim**-0.5
+    require(isinstance(scale, numbers.Real), "scale is {!r}: it is a number", scale)
+    return scale

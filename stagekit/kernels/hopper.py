@@ -7,8 +7,7 @@ A program works on block after block, so that loads of the next one begin while 
 `matmul` leaves to the compiler is said here: who copies, who waits for whom, where elements lie. Tiles lie with a swizzle of
 128 bytes, as the TMA unit writes them and wgmma and `stmatrix` want them; outside the matrices it reads zeros and writes nothing.
 
-Blocks of a cluster lie one below the other, or side by side. Those have columns in common, and each loads its part of the tile
-of b for all of them; these have rows in common, and a's tile.
+A cluster of 2 blocks has rows of its own in each, and columns in common: each loads half of the tile of b for both.
 """
 
 from __future__ import annotations
@@ -34,21 +33,15 @@ REGISTERS = (40, 232)  # of a thread that loads, and of one that multiplies, whe
 
 
 class HopperTile(NamedTuple):
-    """What a program multiplies at once: rows and columns of its block. down, across: blocks of a cluster; one of them is 1."""
+    """What a program multiplies at once: rows and columns of its block. cluster: of blocks, 1 or 2."""
 
     rows: int
     columns: int
-    down: int = 1
-    across: int = 1
+    cluster: int = 1
 
-    @property
-    def cluster(self) -> int:
-        """Return the blocks of a cluster."""
-        return self.down * self.across
-
-    def clusters_of(self, rows: int, columns: int) -> int:
-        """Return how many clusters have blocks of a product."""
-        return int(sk.cdiv(rows, self.rows * self.down)) * int(sk.cdiv(columns, self.columns * self.across))
+    def blocks_of(self, rows: int, columns: int) -> int:
+        """Return how many blocks a product has."""
+        return int(sk.cdiv(rows, self.rows)) * int(sk.cdiv(columns, self.columns))
 
 
 class _TileSource(NamedTuple):
@@ -99,6 +92,19 @@ def packed(low: Any, high: Any, dtype: Dtype) -> Any:
     return low | high << 16
 
 
+@sk.inline
+def put_unit(buffer: Any, sums: Any, place: Any, dtype: Dtype) -> None:
+    """Write a warp's 16 rows of 64 columns, rounded, where the TMA unit stores them from. sums: 32 of each thread.
+
+    place: of a row and a column, where their element is in the buffer.
+    """
+    lane = sk.int32(sk.lane_id())
+    for i in sk.static_range(4):
+        of_16 = sums[i * 8 : i * 8 + 8]
+        words = [packed(of_16[j], of_16[j + 1], dtype) for j in range(0, 8, 2)]
+        sk.cuda.stmatrix_x4(buffer.ptr_to(place(lane % 16, i * 16 + lane // 16 * 8)), *words)
+
+
 @factory
 def hopper_matmul_kernel(
     dtype: Dtype, out_dtype: Dtype, TURNED: tuple[bool, bool], TILE: tuple[int, ...], STAGES: int
@@ -109,8 +115,7 @@ def hopper_matmul_kernel(
     STAGES: tiles of the ring. programs: blocks of the launch, a multiple of those of a cluster.
     """
     m, n, k = sk.dynamic("m"), sk.dynamic("n"), sk.dynamic("k")
-    M, N, DOWN, ACROSS = HopperTile(*TILE)
-    CLUSTER = DOWN * ACROSS
+    M, N, CLUSTER = HopperTile(*TILE)
     K, PARTS, COUNT, UNITS = LINE // dtype.itemsize, M // PART, N // 2, N // UNIT[1]
     BUFFERS = UNITS if UNITS % 2 else 2
     A = Annotated[sk.Array, sk.Tensor((m, k), dtype, (1, None) if TURNED[0] else (None, 1))]
@@ -126,8 +131,8 @@ def hopper_matmul_kernel(
     @sk.jit
     def hopper_matmul(a: A, b: B, out: Out, programs: sk.int32) -> None:
         sk.device_entry(launch=sk.cuda.LaunchConfig(grid=programs, block=WARPGROUP * (LOADER + PARTS), cluster=CLUSTER))
-        left = factor_of(a.T if TURNED[0] else a, TURNED[0], M, ACROSS)
-        right = factor_of(b if TURNED[1] else b.T, TURNED[1], N, DOWN)
+        left = factor_of(a.T if TURNED[0] else a, TURNED[0], M, 1)
+        right = factor_of(b if TURNED[1] else b.T, TURNED[1], N, CLUSTER)
         results = sk.tensor_map(out, UNIT, swizzle=LINE)
         a_ring = sk.alloc_shared((STAGES, M * K), dtype, align=8 * LINE)
         b_ring = sk.alloc_shared((STAGES, N * K), dtype, align=8 * LINE)
@@ -135,14 +140,14 @@ def hopper_matmul_kernel(
         pipe = sk.pipeline(STAGES, PARTS * 4, cluster=CLUSTER)
 
         rank = sk.int32(sk.cuda.cluster_rank()) if CLUSTER > 1 else 0
-        down, across = sk.ceildiv(sk.int32(m), M * DOWN), sk.ceildiv(sk.int32(n), N * ACROSS)
+        down, across = sk.ceildiv(sk.int32(m), M * CLUSTER), sk.ceildiv(sk.int32(n), N)
         tiles = range(sk.int32(sk.cuda.block_idx("x")) // CLUSTER, down * across, programs // CLUSTER)
         rounds = sk.ceildiv(sk.int32(k), K)
 
         def place_of(number: Any) -> Any:
             """Return the first row and column of this block of the product."""
             column, row = by_groups(number, across, down, GROUP)
-            return (row * DOWN + rank % DOWN) * M, (column * ACROSS + rank % ACROSS) * N
+            return (row * CLUSTER + rank) * M, column * N
 
         def load(group: Any) -> None:
             if sk.cuda.thread_idx("x") < 32 and sk.cuda.elect_sync():
@@ -173,10 +178,7 @@ def hopper_matmul_kernel(
                 if lane == 0:
                     sk.cuda.cp_async_bulk_wait(pending=BUFFERS - 1, read=True)
                 sk.syncwarp()
-                for i in sk.static_range(4):
-                    of_16 = sums[unit * 32 + i * 8 : unit * 32 + i * 8 + 8]
-                    words = [packed(of_16[j], of_16[j + 1], out_dtype) for j in range(0, 8, 2)]
-                    sk.cuda.stmatrix_x4(buffer.ptr_to(results.place(lane % 16, i * 16 + lane // 16 * 8)), *words)
+                put_unit(buffer, sums[unit * 32 : unit * 32 + 32], results.place, out_dtype)
                 sk.cuda.fence_proxy_async(space="shared")
                 sk.syncwarp()
                 if lane == 0:
@@ -227,17 +229,16 @@ def hopper_matmul(a: Any, b: Any, *, out: Any = None) -> Any:
         return matmul(a, b, out=out)
     tile, stages = tile_for(out.shape[0], out.shape[1])
     kernel = hopper_matmul_kernel(dtype, dtype_of(out), (not is_by_rows(a), is_by_rows(b)), tile, stages)
-    most = MULTIPROCESSORS // tile.cluster
-    kernel(a, b, out, min(tile.clusters_of(*out.shape), most) * tile.cluster)
+    kernel(a, b, out, min(tile.blocks_of(*out.shape), MULTIPROCESSORS))
     return out
 
 
-@functools.cache
+@functools.lru_cache(1024)
 def tile_for(rows: int, columns: int) -> tuple[HopperTile, int]:
     """Return the tile for a product of this shape, and its stages: that with which the last program ends soonest."""
 
     def cost(width: int) -> float:
-        rounds = sk.cdiv(HopperTile(PART * 2, width).clusters_of(rows, columns), MULTIPROCESSORS)
+        rounds = sk.cdiv(HopperTile(PART * 2, width).blocks_of(rows, columns), MULTIPROCESSORS)
         return float(rounds) * width / TILES[width][0]
 
     width = min(TILES, key=cost)

@@ -3,9 +3,10 @@
     warpgroup 0       load     one thread copies blocks of q, and of k and v into rings of stages
     warpgroups 1, 2   attend   each has 64 rows of q, and their largest scores, sums and rows of the result in its registers
 
-A warpgroup goes over the blocks of k and v. The exponentials of its scores are the left factor of the product with v as they lie
-in its registers. Two products go together: with the weights of one block those of its values, and the scores of the next one.
-Meanwhile the other warpgroup computes exponentials: they take turns, by a named barrier each.
+A warpgroup goes over the blocks of k and v, the last ones first. The exponentials of its scores are the left factor of the
+product with v as they lie in its registers. In its turn it begins two products: the scores of a block, and the exponentials of
+the block before with their values. Meanwhile the other warpgroup computes exponentials; a named barrier for each says whose turn
+it is.
 
 A head lies as one or two panels of 64 columns; columns and rows outside the array are zeros, and are not written.
 
@@ -18,8 +19,8 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 import stagekit as sk
-from stagekit.kernels.heads import LEAST_SCALE, LOG2E, LOWEST, Sizes, arrays_of, checked_sizes, scale_of
-from stagekit.kernels.hopper import LINE, LOADER, UNIT, WARPGROUP, packed
+from stagekit.kernels.heads import HEADS, LEAST_SCALE, LOG2E, LOWEST, Sizes, arrays_of, checked_sizes, scale_of
+from stagekit.kernels.hopper import LINE, LOADER, UNIT, WARPGROUP, packed, put_unit
 from stagekit.kernels.host import Dtype, dtype_of, empty, factory, require
 from stagekit.kernels.matrices import by_groups
 from stagekit.kernels.sharing import checked_out, footprint_of
@@ -31,9 +32,8 @@ KEYS = 128  # of a block
 STAGES = 2  # of the rings of k and v
 PANEL = 64  # columns of a head
 STEP = 16  # of the common axis, of one product
-HEADS = 16  # whose keys and values stay in the cache of a GPU together
 REGISTERS = (56, 224)  # of a thread that loads, and of one that attends
-MAX_DIM = 128
+WIDEST = 128  # columns of a head
 FEWEST = (
     1024,
     1 << 28,
@@ -97,6 +97,73 @@ def with_scores(state: Attended, scores: Sequence[Any], factor: Any, dtype: Dtyp
     return Attended(state.largest, total, state.found, words)
 
 
+class HeadTiles(NamedTuple):
+    """How the TMA unit copies some rows of a head: a panel of 64 columns after the other. HEADS_AXIS: of the array, 1 or 2."""
+
+    map: Any
+    HEADS_AXIS: int
+    rows: int
+    panels: int
+
+    @sk.inline
+    def nbytes(self) -> Any:
+        """Return the bytes of a copy."""
+        return self.panels * self.map.nbytes
+
+    @sk.inline
+    def at(self, batch: Any, head: Any, row: Any, column: Any) -> Any:
+        """Return the index of an element in the array."""
+        return (batch, head, row, column) if self.HEADS_AXIS == 1 else (batch, row, head, column)
+
+    @sk.inline
+    def load(self, tile: Any, full: Any, batch: Any, head: Any, row: Any) -> None:
+        """Begin to copy the rows from `row` on."""
+        for panel in sk.static_range(self.panels):
+            place = tile.ptr_to(panel * self.rows * PANEL)
+            self.map.load(place, self.at(batch, head, row, panel * PANEL), full)
+
+    @sk.inline
+    def store(self, buffers: Any, found: Any, batch: Any, head: Any, row: Any) -> None:
+        """Let the TMA unit store a warp's rows from `row` on. buffers: one for each panel. found: numbers of each thread."""
+        lane = sk.lane_id()
+        if lane == 0:
+            sk.cuda.cp_async_bulk_wait(read=True)
+        sk.syncwarp()
+        place = lambda row, column: self.map.place(*self.at(0, 0, row, column))  # noqa: E731
+        for panel in sk.static_range(self.panels):
+            put_unit(buffers[panel], found[panel * 32 : panel * 32 + 32], place, self.map.array.dtype)
+        sk.cuda.fence_proxy_async(space="shared")
+        sk.syncwarp()
+        if lane == 0:
+            for panel in sk.static_range(self.panels):
+                self.map.store(buffers[panel], self.at(batch, head, row, panel * PANEL))
+            sk.cuda.cp_async_bulk_commit()
+
+
+@sk.inline
+def tiles_of(array: Any, rows: int, HEADS_AXIS: int, panels: int) -> HeadTiles:
+    """Return how so many rows of the heads of an array are copied."""
+    box = (1, 1, rows, PANEL) if HEADS_AXIS == 1 else (1, rows, 1, PANEL)
+    return HeadTiles(sk.tensor_map(array, box, swizzle=LINE), HEADS_AXIS, rows, panels)
+
+
+@sk.inline
+def seen(scores: Any, count: Any, first: Any) -> Any:
+    """Return scores of a block, -inf where a row does not see the key. count: keys that there are, from the block's first on.
+
+    first: how many of them row 0 of the warpgroup sees, and each row one more than the last; None if rows see them all.
+    """
+    warp, lane = sk.int32(sk.warp_id()) % 4, sk.int32(sk.lane_id())
+    ends = [count, count]
+    if first is not None:
+        first = first + warp * 16 + lane // 4
+        ends = [sk.minimum(count, first), sk.minimum(count, first + 8)]
+    ends = [sk.int32(each) - lane % 4 * 2 for each in ends]
+    return tuple(
+        [sk.where(i // 4 * 8 + i % 2 < ends[i // 2 % 2], scores[i], -float("inf")) for i in range(len(scores))]
+    )
+
+
 @factory
 def hopper_attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int) -> sk.JitFunction:
     """Return the kernel `k(q, k, v, out, lse, scale, programs)` for heads of DIM; lse may be None. programs: of the launch."""
@@ -110,17 +177,14 @@ def hopper_attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: in
     multiply_q, wait_scores = sk.cuda.wgmma_m64n128, sk.cuda.wgmma_wait_m64n128
     multiply_v, wait_found = (getattr(sk.cuda, f"wgmma_{part}m64n{D}") for part in ("rs_", "wait_"))
 
-    def box(rows: int) -> tuple[int, ...]:
-        return (1, 1, rows, PANEL) if HEADS_AXIS == 1 else (1, rows, 1, PANEL)
-
     @sk.jit
     def hopper_attention(
         q: Queries, k: Keys, v: Keys, out: Queries, lse: Sums | None, scale: sk.float32, programs: sk.int32
     ) -> None:
         sk.device_entry(launch=sk.cuda.LaunchConfig(grid=programs, block=WARPGROUP * (LOADER + PARTS)))
-        q_map = sk.tensor_map(q, box(ROWS), swizzle=LINE)
-        k_map, v_map = [sk.tensor_map(each, box(KEYS), swizzle=LINE) for each in (k, v)]
-        out_map = sk.tensor_map(out, box(UNIT[0]), swizzle=LINE)
+        q_tiles, k_tiles, v_tiles, out_tiles = [
+            tiles_of(each, rows, HEADS_AXIS, PANELS) for each, rows in ((q, ROWS), (k, KEYS), (v, KEYS), (out, UNIT[0]))
+        ]
         q_tile = sk.alloc_shared((ROWS * D,), dtype, align=8 * LINE)
         k_ring, v_ring = [sk.alloc_shared((STAGES, KEYS * D), dtype, align=8 * LINE) for _ in range(2)]
         buffers = sk.alloc_shared((PARTS * 4, PANELS, UNIT[0] * UNIT[1]), dtype, align=8 * LINE)
@@ -147,24 +211,17 @@ def hopper_attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: in
                 end = sk.minimum(end, (block + 1) * ROWS + shift)
             return block * ROWS, which % heads, which // heads, sk.maximum(sk.ceildiv(end, KEYS), 1)
 
-        def index(batch: Any, head: Any, row: Any, column: Any) -> Any:
-            return (batch, head, row, column) if HEADS_AXIS == 1 else (batch, row, head, column)
-
-        def load_panels(tile_map: Any, tile: Any, rows: int, full: Any, batch: Any, head: Any, row: Any) -> None:
-            for panel in sk.static_range(PANELS):
-                tile_map.load(tile.ptr_to(panel * rows * PANEL), index(batch, head, row, panel * PANEL), full)
-
         def load(group: Any) -> None:
             if sk.cuda.thread_idx("x") < 32 and sk.cuda.elect_sync():
                 q_state, state = q_pipe.producer_start(), k_pipe.producer_start()
                 for number in tiles:
                     row, head, batch, blocks = place_of(number)
-                    load_panels(q_map, q_tile, ROWS, q_pipe.producer_acquire(q_state, ROWS * D * 2), batch, head, row)
+                    q_tiles.load(q_tile, q_pipe.producer_acquire(q_state, q_tiles.nbytes()), batch, head, row)
                     q_state = q_state.advance()
                     for i in range(blocks - 1, -1, -1):
-                        for tile_map, ring, pipe in ((k_map, k_ring, k_pipe), (v_map, v_ring, v_pipe)):
-                            full = pipe.producer_acquire(state, KEYS * D * 2)
-                            load_panels(tile_map, ring[state.stage], KEYS, full, batch, head // shared_by, i * KEYS)
+                        for part, ring, pipe in ((k_tiles, k_ring, k_pipe), (v_tiles, v_ring, v_pipe)):
+                            full = pipe.producer_acquire(state, part.nbytes())
+                            part.load(ring[state.stage], full, batch, head // shared_by, i * KEYS)
                         state = state.advance()
 
         def begin_scores(group: Any, stage: Any) -> Any:
@@ -187,42 +244,19 @@ def hopper_attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: in
             sk.cuda.wgmma_commit()
             return found
 
-        def seen(scores: Any, row: Any, column: Any) -> Any:
+        def hidden(scores: Any, row: Any, block: Any) -> Any:
             """Return scores of rows from `row` on with a block of keys, -inf where a row does not see the key."""
-            warp, lane = sk.int32(sk.warp_id()) % 4, sk.int32(sk.lane_id())
-            count = sk.int32(keys) - column
-            ends = [count, count]
-            if CAUSAL:
-                first = row + shift + 1 - column + warp * 16 + lane // 4
-                ends = [sk.minimum(count, first), sk.minimum(count, first + 8)]
-            ends = [sk.int32(each) - lane % 4 * 2 for each in ends]
-            return tuple(
-                [sk.where(i // 4 * 8 + i % 2 < ends[i // 2 % 2], scores[i], -float("inf")) for i in range(KEYS // 2)]
-            )
+            column = sk.int32(block) * KEYS
+            return seen(scores, sk.int32(keys) - column, row + shift + 1 - column if CAUSAL else None)
 
         def store(state: Attended, group: Any, row: Any, head: Any, batch: Any) -> None:
-            """Divide by the sums of exponentials, and let the TMA unit store a warp's rows of those from `row` on."""
+            """Divide a warp's rows, of those of the warpgroup from `row` on, by the sums of exponentials, and store them."""
             warp, lane = sk.int32(sk.warp_id()) % 4, sk.int32(sk.lane_id())
             first = row + warp * 16
             totals = [over_quad(each, lambda x, y: x + y) for each in state.total]
             inverse = [1 / sk.where(each == 0, 1.0, each) for each in totals]
             found = [state.found[i] * inverse[i // 2 % 2] for i in range(D // 2)]
-            if lane == 0:
-                sk.cuda.cp_async_bulk_wait(read=True)
-            sk.syncwarp()
-            for panel in sk.static_range(PANELS):
-                buffer = buffers[group * 4 + warp, panel]
-                for i in sk.static_range(4):
-                    of_16 = found[panel * 32 + i * 8 : panel * 32 + i * 8 + 8]
-                    words = [packed(of_16[j], of_16[j + 1], dtype) for j in range(0, 8, 2)]
-                    place = out_map.place(*index(0, 0, lane % 16, i * 16 + lane // 16 * 8))
-                    sk.cuda.stmatrix_x4(buffer.ptr_to(place), *words)
-            sk.cuda.fence_proxy_async(space="shared")
-            sk.syncwarp()
-            if lane == 0:
-                for panel in sk.static_range(PANELS):
-                    out_map.store(buffers[group * 4 + warp, panel], index(batch, head, first, panel * PANEL))
-                sk.cuda.cp_async_bulk_commit()
+            out_tiles.store([buffers[group * 4 + warp, panel] for panel in range(PANELS)], found, batch, head, first)
             if lse is not None:
                 for half in sk.static_range(2):
                     at = first + half * 8 + lane // 4
@@ -258,7 +292,7 @@ def hopper_attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: in
                 state = Attended(state.largest, state.total, found, state.words)
                 if CAUSAL and block >= whole:
                     sk.syncwarp()  # which is never run for nothing: so most blocks do without all these comparisons
-                    scores = seen(scores, row, sk.int32(block) * KEYS)
+                    scores = hidden(scores, row, block)
                 state = with_scores(state, scores, factor, dtype)
                 return state, k_state.advance(), v_state.advance()
 
@@ -274,7 +308,7 @@ def hopper_attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: in
                 k_pipe.warp_release(k_state)
                 k_state = k_state.advance()
                 state = Attended((sk.float32(LOWEST),) * 2, (sk.float32(0),) * 2, (sk.float32(0),) * (D // 2), ())
-                state = with_scores(state, seen(scores, row, (blocks - 1) * KEYS), factor, dtype)
+                state = with_scores(state, hidden(scores, row, blocks - 1), factor, dtype)
                 whole = sk.minimum(blocks - 1, sk.maximum(row + shift + 1, 0) // KEYS)
                 for i in range(blocks - 2, -1, -1):
                     state, k_state, v_state = with_block(state, k_state, v_state, row, i, whole)
@@ -301,7 +335,7 @@ def are_for_warpgroups(shape: Sizes, q: Any, k: Any, v: Any, out: Any, lse: Any,
     """Return whether this kernel takes these arguments, and there is enough to do to gain by it."""
     rows, scores = FEWEST
     is_long = shape.queries >= rows and shape.batch * shape.heads * shape.queries * shape.keys >= scores
-    if not is_long or dtype_of(q).bits != 16 or shape.dim > MAX_DIM or scale <= 0:
+    if not is_long or dtype_of(q).bits != 16 or shape.dim > WIDEST or scale <= 0:
         return False
     places = [footprint_of(each) for each in (q, k, v, out)]
     return all(
@@ -334,13 +368,12 @@ def hopper_attention(
     are the same, of float16 or bfloat16, with heads of at most 128, a key or more, and a scale above 0. What the TMA unit asks
     for is refused where it is missing, as TENSOR_MAP_REFUSED: addresses and strides of multiples of 16 bytes.
     """
-    shape, dtype = checked_sizes(q, k, v, heads_axis), dtype_of(q)
+    shape, dtype = checked_sizes(q, k, v, heads_axis, causal), dtype_of(q)
     scale = scale_of(scale, shape.dim)
     require(dtype in (sk.float16, sk.bfloat16), "dtype {}: it is float16 or bfloat16", dtype.name)
-    require(shape.dim <= MAX_DIM, f"heads have dimension {shape.dim}: up to {MAX_DIM} there are kernels")
-    require(
-        scale > 0 and shape.keys > 0, f"scale is {scale}, of {shape.keys} keys: both are above 0; `attention` takes any"
-    )
+    require(shape.dim <= WIDEST, f"heads have dimension {shape.dim}: up to {WIDEST} there are kernels")
+    given = f"got {scale} and {shape.keys} keys; `attention` takes any"
+    require(scale > 0 and shape.keys > 0, f"a scale above 0 and a key or more are needed, {given}")
     out = empty(q, tuple(q.shape), dtype) if out is None else checked_out(out, q, apart=(k, v))
     lse = empty(q, (shape.batch, shape.heads, shape.queries), sk.float32) if return_lse else None
     attend_by_warpgroups(shape, (dtype, shape.dim, causal, heads_axis), (q, k, v, out, lse, scale))

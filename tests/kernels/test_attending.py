@@ -184,6 +184,19 @@ def test_what_does_not_go_together_is_refused(given_, text):
         kernels.attention(*given_)
 
 
+@pytest.mark.parametrize("attend", [kernels.attention, kernels.hopper_attention])
+def test_options_that_are_none_are_refused(attend):
+    x = np.ones((1, 1, 16, 64), np.float16)
+    for given_, text in (
+        ({"scale": "1"}, "scale is '1': it is a number"),
+        ({"causal": [1]}, r"causal is \[1\]: it is True or False"),
+        ({"causal": "no"}, "causal is 'no'"),
+        ({"k": None}, "an array of one axis or more is needed, got None"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            attend(**({"q": x, "k": x, "v": x} | given_))
+
+
 def test_the_axis_of_the_heads_is_1_or_2():
     with pytest.raises(ValueError, match="heads_axis is 3"):
         kernels.attention(*[shaped(1, 2, 5, 16)] * 3, heads_axis=3)

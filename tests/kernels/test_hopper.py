@@ -28,12 +28,11 @@ def factor(rng, shape, is_turned):
 
 @settings(max_examples=settings.default.max_examples // 32, deadline=None)
 @example(np.float16, (136, 72, 136), (True, False), (64, 128, 2), "random")
-@example(np.float16, (72, 136, 136), (True, False), (128, 64, 1, 2), "random")
 @given(
     st.sampled_from(list(DTYPES)),
     st.tuples(EIGHTS, EIGHTS, EIGHTS),
     st.sampled_from(TURNED),
-    st.sampled_from([(64, 64), (128, 64, 1, 2), (64, 128, 2), (64, 192)]),
+    st.sampled_from([(64, 64, 1), (128, 64, 1), (64, 128, 2), (64, 192, 1)]),
     st.sampled_from(["forward", "backward", "random"]),
 )
 def test_products_of_every_layout_in_the_sanitizer(dtype, shape, turned, tile, order):
@@ -50,13 +49,13 @@ def test_products_of_every_layout_in_the_sanitizer(dtype, shape, turned, tile, o
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("turned", TURNED)
-@pytest.mark.parametrize("cluster", [(1, 1), (2, 1), (1, 2)])
+@pytest.mark.parametrize("cluster", [1, 2])
 @pytest.mark.parametrize("width", TILES)
 def test_products_of_every_tile_on_a_gpu(width, cluster, turned):
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(width)
     for dtype, (m, n, k) in itertools.product(DTYPES, [(8, 8, 8), (1000, 520, 2056), (256, 512, 64), (136, 4104, 72)]):
-        kernel = hopper_matmul_kernel(DTYPES[dtype], DTYPES[dtype], turned, (128, width, *cluster), TILES[width][1])
+        kernel = hopper_matmul_kernel(DTYPES[dtype], DTYPES[dtype], turned, (128, width, cluster), TILES[width][1])
         of = {np.float16: torch.float16}.get(dtype, torch.bfloat16)
         a, b = (
             torch.from_numpy(factor(rng, *each)).cuda().to(of)
@@ -87,7 +86,7 @@ def test_tiles_are_chosen_so_that_the_last_program_ends_soonest():
 
 
 @pytest.mark.parametrize(
-    ("tile", "stages", "turned"), [((128, 256, 2), 4, (True, False)), ((128, 64, 1, 2), 8, (False, True))]
+    ("tile", "stages", "turned"), [((128, 256, 2), 4, (True, False)), ((128, 64, 1), 8, (False, True))]
 )
 def test_ptxas_keeps_sums_in_registers_and_products_under_way(tile, stages, turned):
     """It would say C75xx where it makes products wait for each other, or ignores what moves registers."""

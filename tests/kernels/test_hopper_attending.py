@@ -11,7 +11,8 @@ import stagekit as sk
 from stagekit import kernels
 from stagekit.backends import ptxas
 from stagekit.kernels import attending
-from stagekit.kernels.hopper_attending import attend_by_warpgroups, hopper_attention_kernel
+from stagekit.kernels.heads import Sizes
+from stagekit.kernels.hopper_attending import are_for_warpgroups, attend_by_warpgroups, hopper_attention_kernel
 
 
 def expected(q, k, v, causal, scale):
@@ -102,7 +103,7 @@ def test_nothing_is_written_behind_the_result():
     assert not whole[:, :, :200].isnan().any()
 
 
-@pytest.mark.parametrize(("dim", "causal"), [(128, False), (64, True)])
+@pytest.mark.parametrize(("dim", "causal"), [(128, False), (128, True), (64, True)])
 def test_ptxas_keeps_products_under_way(dim, causal):
     """It would say C75xx where it makes products wait for each other, or ignores what moves registers."""
     found = ptxas.assemble(
@@ -124,12 +125,38 @@ def test_what_is_not_for_it_is_refused():
         kernels.hopper_attention(*[x.astype(np.float32)] * 3)
     with pytest.raises(ValueError, match="heads have dimension 136: up to 128 there are kernels"):
         kernels.hopper_attention(wide, wide, wide)
-    with pytest.raises(ValueError, match="scale is -1, of 16 keys: both are above 0; `attention` takes any"):
+    with pytest.raises(ValueError, match="a scale above 0 and a key or more are needed, got -1 and 16 keys"):
         kernels.hopper_attention(x, x, x, scale=-1)
     with pytest.raises(sk.StagekitError, match="TENSOR_MAP_REFUSED"), sk.sanitize():
         kernels.hopper_attention(*[x[..., :36]] * 3)
     with pytest.raises(sk.StagekitError, match="UNSUPPORTED_ON_TARGET"):
         kernels.hopper_attention(x, x, x)
+
+
+@pytest.mark.parametrize(
+    ("is_taken", "shape", "gap", "start", "dtype", "scale"),
+    [
+        (True, (4, 16, 2048, 64), 0, 0, np.float16, 0.1),
+        (True, (4, 16, 2048, 64), 8, 8, np.float16, 0.1),
+        (False, (4, 16, 2048, 64), 2, 0, np.float16, 0.1),  # rows that begin between 16 bytes
+        (False, (4, 16, 2048, 64), 0, 1, np.float16, 0.1),
+        (False, (4, 16, 2048, 64), 0, 0, np.float32, 0.1),
+        (False, (4, 16, 2048, 64), 0, 0, np.float16, -0.1),
+        (False, (4, 16, 2048, 136), 0, 0, np.float16, 0.1),
+        (False, (4, 16, 2040, 64), 0, 0, np.float16, 0.1),  # fewer scores
+        (False, (4096, 16, 1000, 64), 0, 0, np.float16, 0.1),  # fewer rows
+    ],
+)
+def test_attention_takes_it_where_there_is_much_to_do_and_the_tma_unit_can_copy(
+    is_taken, shape, gap, start, dtype, scale
+):
+    itemsize = np.dtype(dtype).itemsize
+    steps = np.cumprod([1, shape[3] + gap, shape[2], shape[1]])[::-1] * itemsize
+    memory = np.zeros(64, np.uint8)
+    first = -memory.ctypes.data % 16 + start * itemsize
+    x = np.lib.stride_tricks.as_strided(memory[first : first + itemsize].view(dtype), shape, steps)  # nobody reads it
+
+    assert are_for_warpgroups(Sizes(x, x, 1), x, x, x, x, None, scale) is is_taken
 
 
 @pytest.mark.gpu
