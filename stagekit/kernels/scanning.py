@@ -59,8 +59,8 @@ def cumsum_rows_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
 
 NOTHING, SUM_KNOWN, END_KNOWN = 0, 1, 2  # what a program has said of its tile
 LANES, ALL = 32, sk.uint32(0xFFFFFFFF)
-FULL = {32: 512, 64: 1024}  # threads of a program that fills a multiprocessor, by the bits of what is added
-PAUSE_NS = 700  # of a program that fills a multiprocessor: by then more is known, and it polls less
+FULL = 512  # threads of a program of a long array
+PAUSE_NS = 500  # of a program of a long array: by then more is known, and it polls less
 LOWER, UPPER = (1 << 32) - 1, (1 << 32) - 1 << 32  # the halves of a word
 
 
@@ -131,8 +131,7 @@ def cumsum_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
     """
     out_dtype = SUM.dtype_of(dtype)
     working, length = widened(out_dtype), sk.dynamic("length")
-    full = FULL[working.bits]
-    threads = min(LANES * sk.cdiv(BLOCK, LANES * held_by_thread(dtype)), full)
+    threads = min(LANES * sk.cdiv(BLOCK, LANES * held_by_thread(dtype)), FULL)
     X = Annotated[sk.Array, sk.Tensor((length,), dtype)]
     Out = Annotated[sk.Array, sk.Tensor((length,), out_dtype)]
     Said = Annotated[sk.Array, sk.Tensor((None,), sk.uint64)]
@@ -145,7 +144,7 @@ def cumsum_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
         total = carried(dtype)(sk.reduce_sum(v))
         say(program, SUM_KNOWN, total, said)
         v = sk.cumsum(v)  # before it looks back: meanwhile others say more
-        before = begin(program, total, said, PAUSE_NS if threads == full else 0)
+        before = begin(program, total, said, PAUSE_NS if threads == FULL else 0)
         sk.store(out + i, working(before) + v, mask=i < length)
 
     return cumsum

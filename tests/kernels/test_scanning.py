@@ -190,7 +190,7 @@ def test_on_a_gpu_many_programs_look_back_at_once(dtype):
 def test_a_tile_stays_in_registers():
     """Each thread reads 16 bytes at once and keeps its numbers while it waits, but for a few words that it spills."""
     for dtype in (sk.float32, sk.bfloat16, sk.float64, sk.int64):
-        tile, full = scanning.kept_tile(dtype, scanning.LONG), scanning.FULL[max(dtype.bits, 32)]
+        tile, full = scanning.kept_tile(dtype, scanning.LONG), scanning.FULL
         quick = force_entry(kernels.cumsum_kernel(dtype, tile).specialize(), "quick")
         code = ptxas.assemble(quick.ptx)
         accesses = Counter(re.findall(r"\b(?:ld|st)\.global\.v\d\.b\d+", quick.ptx))
