@@ -70,6 +70,7 @@ from stagekit.frontend.library import is_multiple as _is_multiple
 from stagekit.frontend.library import lanes as _lanes
 from stagekit.frontend.library import linear as _linear
 from stagekit.frontend.library import load_vector as _load_vector
+from stagekit.frontend.library import load_vectors as _load_vectors
 from stagekit.frontend.library import numbers_of as _numbers_of
 from stagekit.frontend.library import of_each as _of_each
 from stagekit.frontend.library import once as _once
@@ -79,6 +80,7 @@ from stagekit.frontend.library import refuse_index as _refuse_index
 from stagekit.frontend.library import refuse_shape as _refuse_shape
 from stagekit.frontend.library import start_of as _start_of
 from stagekit.frontend.library import store_vector as _store_vector
+from stagekit.frontend.library import store_vectors as _store_vectors
 from stagekit.frontend.library import takes_vectors as _takes_vectors
 from stagekit.frontend.library import template as _template
 from stagekit.frontend.library import vector_of as _vector_of

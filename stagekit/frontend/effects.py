@@ -44,12 +44,16 @@ def store(site: Site, pointer: Value, value: Value, mask: Value | None = None, *
     """Emit a store. how: `align` of a vector, `cache`."""
     if pointer.type.space is Space.CONSTANT:  # type: ignore[union-attr]
         raise site.error(TableStore())
-    act(site, lambda: site.tracer.builder.store(pointer, value, mask, **how), (pointer,))
+    if site.frame.is_per_thread:  # as in all of the library
+        site.tracer.has_acted = True
+        site.tracer.builder.store(pointer, value, mask, **how)
+    else:
+        act(site, lambda: site.tracer.builder.store(pointer, value, mask, **how), (pointer,))
 
 
 def begin_statement(site: Site) -> None:
     """Note that what follows is a statement of a block-level kernel."""
-    if site.tracer.is_block_level and not site.frame.is_per_thread:
+    if not site.frame.is_per_thread and site.tracer.is_block_level:
         site.tracer.builder.statement()
 
 

@@ -97,6 +97,8 @@ def _static_int(site: Site, value: Any, what: str, hint: str = "use a constexpr"
 
 
 def _pointer(site: Site, name: str, pointer: Any) -> Address:
+    if type(pointer) is Address:  # nearly always
+        return pointer
     if not isinstance(pointer, Address | Array):
         hint = "the first argument is a pointer: `A + i`, not the element `A[i]`"
         raise site.error(BadOperands(name, describe(pointer), hint))
@@ -135,24 +137,44 @@ def load(
     return load_as(site, pointer, mask, other, functools.partial(ordered.load, site, order, scope))
 
 
-def load_as(
-    site: Site, pointer: Any, mask: Any, other: Any, emit: Callable[..., Value], count: int | None = None
-) -> Number:
-    """Return what `emit` makes of the pointer, the mask, and the number or vector of `count` for where the mask is off."""
-    address = _pointer(site, "load", pointer)
-    on = _mask(site, mask)
-    if on is None:
-        return Number(emit(address.value))
+def load_as(site: Site, pointer: Any, mask: Any, other: Any, emit: Callable[..., Value]) -> Number:
+    """Return what `emit` makes of the pointer, the mask, and the number for where the mask is off."""
+    return load_each(site, [(pointer, mask, other)], emit)[0]
+
+
+def load_each(
+    site: Site, rows: Sequence[tuple[Any, Any, Any]], emit: Callable[..., Value], count: int | None = None
+) -> list[Number]:
+    """Return what `emit` makes of each pointer, mask, and number or vector of `count` for where the mask is off.
+
+    All pointers are to one dtype, so that rows with the same number have one value for it.
+    """
+    found, others = list[Number](), dict[int, Value]()
+    for pointer, mask, other in rows:
+        address, on = _pointer(site, "load", pointer), _mask(site, mask)
+        if on is None:
+            found.append(Number(emit(address.value)))
+            continue
+        if id(other) not in others:
+            others[id(other)] = _otherwise(site, address.dtype, other, count)
+        found.append(Number(emit(address.value, on, others[id(other)])))
+    return found
+
+
+def _otherwise(site: Site, dtype: DType, other: Any, count: int | None) -> Value:
+    """Return the value that a load gives where its mask is off."""
     fill = 0 if other is None else other
     if not is_numeric(fill):
         raise site.error(BadOperands("other=", describe(fill), "a number is needed"))
-    if not _holds_exactly(address.dtype, fill):
-        shown = f"{describe(fill)} and elements of {address.dtype.name}"
-        raise site.error(BadOperands("other=", shown, f"convert it: `sk.{address.dtype.name}(...)`"))
-    otherwise = site.tracer.arithmetic.to_value(fill, address.dtype)
-    if count is not None and not isinstance(otherwise.type, Vector):
-        otherwise = site.tracer.builder.splat(otherwise, count)
-    return Number(emit(address.value, on, otherwise))
+    if not _holds_exactly(dtype, fill):
+        shown = f"{describe(fill)} and elements of {dtype.name}"
+        raise site.error(BadOperands("other=", shown, f"convert it: `sk.{dtype.name}(...)`"))
+    otherwise = site.tracer.arithmetic.to_value(fill, dtype)
+    return (
+        otherwise
+        if count is None or isinstance(otherwise.type, Vector)
+        else site.tracer.builder.splat(otherwise, count)
+    )
 
 
 def _holds_exactly(dtype: DType, fill: Any) -> bool:

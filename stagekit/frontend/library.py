@@ -22,7 +22,7 @@ from stagekit.frontend.errors import BadCall, BadIndex, BadShape, StagingError
 from stagekit.frontend.evaluation import Site, in_users_words
 from stagekit.frontend.extents import row_major
 from stagekit.frontend.facts import Unanswerable
-from stagekit.frontend.language import ELEMENTWISE, Staged, ask_multiple, load_as, staged, store_as
+from stagekit.frontend.language import ELEMENTWISE, Staged, ask_multiple, load_each, staged, store_as
 from stagekit.frontend.numbers import default_dtype, is_literal, is_numeric, meet, own_type
 from stagekit.frontend.parts import describe, note_parts, parts_of, same_shape, with_parts
 from stagekit.frontend.traced import OTHER_GPU
@@ -129,17 +129,39 @@ def load_vector(
 
     align: bytes of which the address is a multiple, as the caller knows. other: a number or a vector. hints: as those of `load`.
     """
-    emit = functools.partial(
-        effects.load, site, count=count, align=align, cache=ordered.cache_hint(site, "load", **hints)
-    )
-    return load_as(site, pointer, mask, other, emit, count)
+    return _load_vectors(site, [(pointer, mask, other)], count, align, hints)[0]
+
+
+@staged
+def load_vectors(
+    site: Site, rows: Sequence[tuple[Any, Any, Any]], count: int, align: int, **hints: str
+) -> list[Number]:
+    """The vectors at pointers to one dtype, each given with its mask and its `other`, as `load_vector` has one."""
+    return _load_vectors(site, rows, count, align, hints)
+
+
+def _load_vectors(site: Site, rows: Sequence[Any], count: int, align: int, hints: dict[str, str]) -> list[Number]:
+    cache = ordered.cache_hint(site, "load", **hints)
+    return load_each(site, rows, functools.partial(effects.load, site, count=count, align=align, cache=cache), count)
 
 
 @staged
 def store_vector(site: Site, pointer: Any, value: Any, align: int, mask: Any = None, **hints: str) -> None:
     """Write the lanes of a vector from `pointer` on, as `store` writes one; the rest is as in `load_vector`."""
+    _store_vectors(site, [(pointer, value, mask)], align, hints)
+
+
+@staged
+def store_vectors(site: Site, rows: Sequence[tuple[Any, Any, Any]], align: int, **hints: str) -> None:
+    """Write vectors, each given as a pointer, its value and its mask, as `store_vector` writes one."""
+    _store_vectors(site, rows, align, hints)
+
+
+def _store_vectors(site: Site, rows: Sequence[Any], align: int, hints: dict[str, str]) -> None:
     cache = ordered.cache_hint(site, "store", **hints)
-    store_as(site, pointer, value, mask, functools.partial(effects.store, site, align=align, cache=cache))
+    emit = functools.partial(effects.store, site, align=align, cache=cache)
+    for pointer, value, mask in rows:
+        store_as(site, pointer, value, mask, emit)
 
 
 @staged

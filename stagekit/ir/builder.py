@@ -21,7 +21,7 @@ from stagekit.ir.core import Block, Op, Value
 from stagekit.ir.intrinsic import Intrinsic
 from stagekit.ir.ops import BinaryKind, CompareKind, UnaryKind
 from stagekit.ir.types import BOOL, INDEX, Scalar, Space, Type, Vector, of_dtype
-from stagekit.ir.typing import ANSWERS, RULES, infer, result_types
+from stagekit.ir.typing import ANSWERS, RULES, check_store, infer, loaded, result_types
 
 _BINARY, _COMPARE, _SELECT = ANSWERS[ops.Binary], ANSWERS[ops.Compare], ANSWERS[ops.Select]
 _new, _set = object.__new__, object.__setattr__
@@ -245,14 +245,16 @@ class Builder:
     ) -> Value:
         """Load an element; a vector where `count` is given, whose address is said to be a multiple of `align` bytes."""
         given = {"pointer": pointer, "mask": mask, "other": other, "count": count, "align": align, "cache": cache}
-        return self._one(ops.Load, given)
+        type_ = loaded(pointer.type, count, align, mask and mask.type, other and other.type)
+        return self._typed(ops.Load, type_, given)
 
     def store(
         self, pointer: Value, value: Value, mask: Value | None = None, *, align: int | None = None,
         cache: str | None = None,
     ) -> tuple[Value, ...]:  # fmt: skip
-        given = {"pointer": pointer, "value": value, "mask": mask, "align": align, "cache": cache}
-        return self._many(ops.Store, given)
+        check_store(pointer.type, value.type, mask and mask.type, align)
+        given = {"pointer": pointer, "value": value, "mask": mask, "align": align, "cache": cache, "loc": self.loc}
+        return self.append(ops.Store.with_fields({**given, "results": ()}))
 
     def alloc(self, dtype: DType, space: Space, count: int | None, align: int, name: str = "") -> Value:
         return self._one(ops.Alloc, {"dtype": dtype, "space": space, "count": count, "align": align}, name)
@@ -296,7 +298,7 @@ class Builder:
         """Begin a statement of a block-level kernel, in place of one that has emitted nothing."""
         if self.current.ops and type(self.current.ops[-1]) is ops.Statement:
             self.current.ops.pop()
-        self._many(ops.Statement, {})
+        self.append(ops.Statement.with_fields({"loc": self.loc, "results": ()}))
 
     # -- the rest -----------------------------------------------------------------------------------------------
 

@@ -152,42 +152,49 @@ def _offset(op: ops.Offset) -> tuple[Type, ...]:
     return (op.pointer.type,)
 
 
-def _pointee(value: Value) -> Scalar:
-    if not isinstance(value.type, Pointer):
-        _fail(f"not a pointer: {value.type}")
-    return Scalar(value.type.dtype)
+@functools.cache  # as of the elementwise ops
+def loaded(pointer: Type, count: int | None, align: int | None, mask: Type | None, other: Type | None) -> Type:
+    """Return the type of what a load gives, by the types of its operands."""
+    found = _accessed("load", pointer, count, align)
+    if (mask is None) != (other is None):
+        _fail("load needs both mask and other, or neither")
+    if mask is not None:
+        if mask is not BOOL:
+            _fail(f"load mask is {mask}")
+        if other is not found:
+            _fail(f"load other is {other}, what is loaded {found}")
+    return found
+
+
+def _accessed(name: str, pointer: Type, count: int | None, align: int | None) -> Type:
+    """Return the type of `count` elements at a pointer; of one if that is None."""
+    if not isinstance(pointer, Pointer):
+        _fail(f"not a pointer: {pointer}")
+    element, size = Scalar(pointer.dtype), pointer.dtype.itemsize
+    if count is not None and count not in VECTOR_WIDTHS:
+        _fail(f"{name} of {count} elements")
+    if align is not None and (align < size or align & (align - 1)):
+        _fail(f"{name} of {element} at multiples of {align} bytes")
+    return element if count is None else Vector(pointer.dtype, count)
+
+
+@functools.cache
+def check_store(pointer: Type, value: Type, mask: Type | None, align: int | None) -> None:
+    """Refuse the types of the operands of a store that does not fit."""
+    if value is not _accessed("store", pointer, value.count if isinstance(value, Vector) else None, align):
+        _fail(f"store of {value} to {pointer}")
+    if mask is not None and mask is not BOOL:
+        _fail("store mask is not bool")
+    if pointer.space is Space.CONSTANT:  # type: ignore[union-attr]
+        _fail(f"store to {pointer}")
 
 
 def _load(op: ops.Load) -> tuple[Type, ...]:
-    loaded = _accessed(op, op.count)
-    if (op.mask is None) != (op.other is None):
-        _fail("load needs both mask and other, or neither")
-    if op.mask is not None and op.other is not None:
-        if op.mask.type is not BOOL:
-            _fail(f"load mask is {op.mask.type}")
-        if op.other.type is not loaded:
-            _fail(f"load other is {op.other.type}, what is loaded {loaded}")
-    return (loaded,)
-
-
-def _accessed(op: ops.Load | ops.Store, count: int | None) -> Type:
-    """Return the type of `count` elements at the pointer of `op`; of one if that is None."""
-    element = _pointee(op.pointer)
-    if count is not None and count not in VECTOR_WIDTHS:
-        _fail(f"{op.mnemonic} of {count} elements")
-    size, align = element.dtype.itemsize, op.align
-    if align is not None and (align < size or align & (align - 1)):
-        _fail(f"{op.mnemonic} of {element} at multiples of {align} bytes")
-    return element if count is None else Vector(element.dtype, count)
+    return (loaded(op.pointer.type, op.count, op.align, op.mask and op.mask.type, op.other and op.other.type),)
 
 
 def _store(op: ops.Store) -> tuple[Type, ...]:
-    if op.value.type is not _accessed(op, op.value.type.count if isinstance(op.value.type, Vector) else None):
-        _fail(f"store of {op.value.type} to {op.pointer.type}")
-    if op.mask is not None and op.mask.type is not BOOL:
-        _fail("store mask is not bool")
-    if op.pointer.type.space is Space.CONSTANT:  # type: ignore[union-attr]
-        _fail(f"store to {op.pointer.type}")
+    check_store(op.pointer.type, op.value.type, op.mask and op.mask.type, op.align)
     return ()
 
 

@@ -37,8 +37,8 @@ def load_like(part: Any, tile: Tile) -> Tile:
 def _loaded(lead: Tile, pointer: Any, mask: Any, other: Any, **how: Any) -> Tile:
     layout, exists = lead.layout, lead.valid()
     if _HINTS.issuperset(how) and (found := _vectors(layout, pointer, mask, exists)):
-        places = zip(found.pointers, found.masks, lead.vectors_of(other))
-        return Tile(tuple([sk._load_vector(p, layout.width, found.align, m, o, **how) for p, m, o in places]), layout)
+        places = list(zip(found.pointers, found.masks, lead.vectors_of(other)))
+        return Tile(tuple(sk._load_vectors(places, layout.width, found.align, **how)), layout)
     rows = zip(lead.elements_of(pointer), lead.elements_of(mask), lead.elements_of(other), exists)
     return lead.like([sk.load(p, mask=_mask(on, m), other=o, **how) for p, m, o, on in rows])
 
@@ -60,8 +60,7 @@ def _store(_: Any, pointer: Any, value: Any, mask: Any = None, **how: Any) -> No
     is_in_vectors = value.is_in_vectors if isinstance(value, Tile) else True
     if is_in_vectors and _HINTS.issuperset(how) and (found := _vectors(layout, pointer, mask, exists)):
         vectors = value if isinstance(value, Tile) else repeated(value, layout)
-        for p, m, x in zip(found.pointers, found.masks, lead.vectors_of(vectors)):
-            sk._store_vector(p, x, found.align, mask=m, **how)
+        sk._store_vectors(list(zip(found.pointers, lead.vectors_of(vectors), found.masks)), found.align, **how)
         return
     for p, x, m, on in zip(lead.elements_of(pointer), lead.elements_of(value), lead.elements_of(mask), exists):
         sk.store(p, x, mask=_mask(on, m), **how)
