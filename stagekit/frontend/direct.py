@@ -58,10 +58,11 @@ def direct(function: F) -> F:
 def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any:
     """Return `fn(*args, **kwargs)`, computed by CPython."""
     source, place, scope = _source_of(fn.__code__)
-    inner = Frame(site.tracer, source, scope, fn, site.loc, site.frame.depth + 1)
+    builder, outside = site.tracer.builder, site.loc
+    inner = Frame(site.tracer, source, scope, fn, outside, site.frame.depth + 1)
     effects.enter(site, inner)
     inside = Site(inner, place)
-    inside.at()
+    here = inside.at()
 
     def in_language(function: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if type(function) is Staged or type(function) is Template:
@@ -75,10 +76,10 @@ def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any
             return function(given) if type(function) is Recorded else inside.invoke(function, list(given), named)
         finally:
             language_call.reset(token)
-            inside.at()
+            builder.loc = here
 
     def argument(value: Any) -> Any:
-        if not callable(value) or type(value) in _OF_LANGUAGE or is_of_library(value):
+        if type(value) in _OF_LANGUAGE or is_of_library(value):
             return value
 
         recorded = Recorded(inside, value)
@@ -93,12 +94,13 @@ def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any
     for value in (*args, *kwargs.values()):
         if not _reads_no_state(value, journal):
             captures.note_given(value, journal.is_born)
+    named = kwargs and {name: argument(value) if callable(value) else value for name, value in kwargs.items()}
     token = language_call.set(in_language)
     try:
-        made = site.by_python(fn, map(argument, args), {name: argument(value) for name, value in kwargs.items()})
+        made = site.by_python(fn, [argument(value) if callable(value) else value for value in args], named)
     finally:
         language_call.reset(token)
-    site.at()
+    builder.loc = outside
     return site.tracer.journal.born(made) if isinstance(made, list) or is_open(made) else made
 
 

@@ -506,6 +506,6 @@ def _grid_axes(body: Block) -> tuple[int, ...]:
                 found.add(op.params[0])
             elif op.spec.lower["cuda"] in (Native.BLOCK_IDX, Native.GRID_DIM):
                 found.add("xyz".index(op.params[0]))
-            elif op.results and Effect.WRITE in op.effects and next(flow.pointers_of(op), None):
+            elif op.results and Effect.WRITE in op.effects and flow.pointers_of(op):
                 return (0, 1, 2)
     return tuple(sorted(found))

@@ -26,7 +26,7 @@ from stagekit.frontend.language import ELEMENTWISE, Staged, ask_multiple, load_e
 from stagekit.frontend.numbers import default_dtype, is_literal, is_numeric, meet, own_type
 from stagekit.frontend.parts import describe, note_parts, parts_of, same_shape, with_parts
 from stagekit.frontend.traced import OTHER_GPU
-from stagekit.frontend.values import Address, Array, Number, StagedRange, is_dataclass_with
+from stagekit.frontend.values import Address, Array, Number, StagedRange
 from stagekit.ir import Block, Effect, Intrinsic, Scalar, Value, Vector, walk
 from stagekit.ir.intervals import Interval
 from stagekit.limits import MOST_ELEMENTS
@@ -219,11 +219,13 @@ def _identity(arg: Any) -> Any:
     kind = type(arg)
     if kind is Number or kind is Address:
         return arg.value
-    if kind is int or kind is str:
+    if kind is int or kind is str or kind is bool or arg is None:
         return arg
     if isinstance(arg, tuple | list):
-        return tuple(map(_identity, arg))
-    return (type(arg), *map(_identity, vars(arg).values())) if is_dataclass_with(arg, "eq") else arg
+        return tuple([_identity(each) for each in arg])
+    declared = getattr(kind, "__dataclass_params__", None)
+    is_compared = declared is not None and getattr(declared, "eq", False)
+    return (kind, *[_identity(each) for each in vars(arg).values()]) if is_compared else arg
 
 
 def takes_vectors(function: Any, args: Sequence[Any]) -> bool:

@@ -130,9 +130,9 @@ def upstream(values: Iterable[Value], comes_from: Sources) -> set[Value]:
     return seen
 
 
-def pointers_of(op: Op) -> Iterator[Value]:
+def pointers_of(op: Op) -> list[Value]:
     """Return the pointers that `op` reads: where it may access memory."""
-    return (value for value in op.operands() if isinstance(value.type, Pointer))
+    return [value for value in op.operands() if isinstance(value.type, Pointer)]
 
 
 def targets_of(op: Op) -> Iterable[Value]:

@@ -190,7 +190,9 @@ class Layout:
     @sk._direct
     def owned(self) -> list[Any]:
         """Return for each element whether it exists and this thread has the first of its copies."""
-        copies = self._digits_of_thread(lambda digit: digit.stride == 0) if self.has_copies else []
+        if not self.has_copies:
+            return self.valid()
+        copies = self._digits_of_thread(lambda digit: digit.stride == 0)
         is_first = functools.reduce(both, [_EQUAL(value, 0) for _, value in copies], True)
         return [both(is_first, exists) for exists in self.valid()]
 
