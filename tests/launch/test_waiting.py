@@ -315,3 +315,82 @@ def test_which_loops_wait_and_which_ask(loop, waits, asks):
     assert len(asking_loops(ir)) == asks
     assert {type(op) for op in waiting_loops(ir)} <= {ops.While}
     assert asking_loops(ir) <= {*walk(ir.body)}
+
+
+# -- atomics that are used to read ------------------------------------------------------------------------------------
+
+READS = {
+    "add": (lambda p: sk.atomic_add(p, 0), "int32"),
+    "add of floats": (lambda p: sk.atomic_add(p, 0), "float32"),
+    "add of halves": (lambda p: sk.atomic_add(p, 0), "float16"),
+    "add of two halves": (lambda p: sk.atomic_add_pair(p, 0, 0)[0], "float16"),
+    "sub": (lambda p: sk.atomic_sub(p, 0), "int32"),
+    "max": (lambda p: sk.atomic_max(p, 0), "int32"),
+    "max of floats": (lambda p: sk.atomic_max(p, 0), "float32"),
+    "min": (lambda p: sk.atomic_min(p, 100), "int64"),
+    "and": (lambda p: sk.atomic_and(p, -1), "int32"),
+    "or": (lambda p: sk.atomic_or(p, 0), "uint32"),
+    "xor": (lambda p: sk.atomic_xor(p, 0), "int32"),
+    "inc": (lambda p: sk.atomic_inc(p, 0), "uint32"),
+    "dec": (lambda p: sk.atomic_dec(p, 0), "uint32"),
+    "exchange": (lambda p: sk.atomic_exchange(p, 0), "int32"),
+    "cas": (lambda p: sk.atomic_cas(p, 7, 7), "int32"),
+    "cas of floats": (lambda p: sk.atomic_cas(p, 7, 7), "float32"),
+    "cas of pairs": (lambda p: sk.atomic_cas_pair(p, 7, 7, 7, 7)[0], "int64"),
+    "exchange of pairs": (lambda p: sk.atomic_exchange_pair(p, 0, 0)[0], "int64"),
+}
+
+
+def polls(read):
+    def polls_before(x):
+        while read(x.ptr_to(0)) == 0:
+            pass
+
+    return polls_before
+
+
+def polls_inside(read):
+    def polls_until(x):
+        while True:
+            if read(x.ptr_to(0)) != 0:
+                break
+            sk.nanosleep(10)
+
+    return polls_until
+
+
+@pytest.mark.parametrize("form", [polls, polls_inside])
+@pytest.mark.parametrize("name", READS)
+def test_who_polls_by_an_atomic_waits(name, form, impatient):
+    read, dtype = READS[name]
+
+    with pytest.raises(sk.BarrierError, match="WAITS_FOR_EVER"):
+        sk.jit(form(read))[2, 32](np.zeros(2, dtype))
+
+
+def goes_up(x, n):
+    while sk.atomic_max(x.ptr_to(0), x[1]) < n:
+        pass
+
+
+def counts_up(x, n):
+    k = 0
+    while sk.atomic_max(x.ptr_to(0), k) < n:
+        k += 1
+
+
+def turns_bits(x, n):
+    while sk.atomic_xor(x.ptr_to(0), n) != 0:
+        pass
+
+
+def asks_for_a_bit(x, n):
+    while (sk.atomic_or(x.ptr_to(0), 1 << n) >> n) & 1 == 0:
+        pass
+
+
+@pytest.mark.parametrize(("loop", "waits"), [(goes_up, 0), (counts_up, 0), (turns_bits, 0), (asks_for_a_bit, 1)])
+def test_an_atomic_that_moves_on_is_no_wait(loop, waits):
+    ir = sk.jit(loop).specialize(x=sk.Tensor((None,), sk.int32), n=sk.int32).trace().function
+
+    assert len(waiting_loops(ir)) == waits

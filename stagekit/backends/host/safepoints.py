@@ -9,9 +9,12 @@ What is asked is another matter (`backends/launcher/support/pool.py`): has a han
 do all blocks wait. A countdown costs what a store costs, beside the 32 lanes of an iteration. Loops of few iterations have none.
 
 A loop *waits* if nothing that it does itself can end it: what decides is read from memory in each iteration, the values that the
-loop carries do not move on by themselves, and what it writes, if anything, are locks that it tries to take.
+loop carries do not move on by themselves, and what it writes, if anything, are locks that it tries to take, or what stays the
+same when it is written again: then an atomic is used to read.
 
     while sk.load(flag, order="acquire") == 0: pass               waits
+    while sk.atomic_add(flag, 0) == 0: pass                       waits, and so with sub, xor, inc and dec
+    while sk.atomic_max(flag, seen) < n: pass                     waits, and so with min, and, or, if `seen` stays as it is
     while x[i] != 0 and i < 10: i += 1                            does not: i moves on
     while (task := sk.atomic_add(next_task, 1)) < n: ...          does not: it is the loop that adds
 """
@@ -32,7 +35,9 @@ MOST_UNASKED = 1 << 16  # iterations without a safepoint
 LEAVES = -1  # the place of a thread that has left a loop that waits
 _READS = frozenset({Effect.READ, Effect.ORDER, Effect.VARYING})
 _TOGETHER = frozenset({Effect.SYNC, Effect.COLLECTIVE, Effect.HOST})
-_TRIES = (by_name("atomic_cas"), by_name("atomic_exchange"))
+_TRIES = tuple(map(by_name, ("atomic_cas", "atomic_exchange", "atomic_cas_pair", "atomic_exchange_pair")))
+_SETTLES = tuple(map(by_name, ("atomic_max", "atomic_min", "atomic_and", "atomic_or")))  # once is as good as twice
+_MOVES = tuple(map(by_name, ("atomic_add", "atomic_sub", "atomic_xor", "atomic_inc", "atomic_dec", "atomic_add_pair")))
 _TOUCHES = "nounwind memory(argmem: readwrite, inaccessiblemem: readwrite)"  # what a loop has read stays as it was
 _UNLIKELY = '!"branch_weights", i32 1, i32 1000000'
 
@@ -142,14 +147,15 @@ def _trips(loop: ops.For, numbers: Mapping[Value, Any]) -> int:
 
 def waiting_loops(fn: Function) -> frozenset[Op]:
     """Return the loops of `fn` that only another thread can end."""
-    return frozenset([op for op in walk(fn.body) if isinstance(op, ops.While) and _waits(op)])
+    zeros = frozenset({op.result for op in walk(fn.body) if isinstance(op, ops.Constant) and not op.value})
+    return frozenset([op for op in walk(fn.body) if isinstance(op, ops.While) and _waits(op, zeros)])
 
 
-def _waits(loop: ops.While) -> bool:
+def _waits(loop: ops.While, zeros: frozenset[Value]) -> bool:
     inside = [*walk(loop.before), *walk(loop.after)]
-    if not all(map(_may_be_in_a_wait, inside)):
-        return False
     origins = _Origins(loop, inside)
+    if not all(_may_be_in_a_wait(op) or _only_reads(op, zeros, origins) for op in inside):
+        return False
     carried = frozenset(loop.before.params)
     updates = dict(zip(loop.before.params, flow.end_of(loop.after), strict=True))
     decide, reads = origins.of(flow.end_of(loop.before)[0])
@@ -174,12 +180,21 @@ def _may_be_in_a_wait(op: Op) -> bool:
     return op.effects <= _READS or isinstance(op, ops.InlineAsm)
 
 
+def _only_reads(op: Op, zeros: frozenset[Value], origins: _Origins) -> bool:
+    """Return whether `op` is an atomic that, done again, changes nothing but what another thread has written since."""
+    if not isinstance(op, ops.IntrinsicOp):
+        return False
+    _, *values = op.args
+    return (op.spec in _MOVES and zeros.issuperset(values)) or (op.spec in _SETTLES and all(map(origins.stays, values)))
+
+
 class _Origins:
     """What the values of a loop are made from, inside it."""
 
     def __init__(self, loop: ops.While, inside: list[Op]) -> None:
         makers = {result: op for op in inside for result in op.results}
         self._read = {value for value, op in makers.items() if has_effect(op, Effect.READ)}
+        self._moving = {v for v, op in makers.items() if not op.effects <= {Effect.VARYING}} | {*loop.before.params}
         self._copies: dict[Value, list[Value]] = {}
         forwarded = zip(flow.end_of(loop.before)[1:], loop.after.params, strict=True)
         for source, target in [*forwarded, *(edge for op in inside for edge in flow.edges(op))]:
@@ -191,6 +206,10 @@ class _Origins:
         """Return all values that decide `value`, and whether memory is among what they come from."""
         found = flow.upstream([value], self._deciders)
         return found, not found.isdisjoint(self._read)
+
+    def stays(self, value: Value) -> bool:
+        """Return whether `value` is the same in all iterations."""
+        return self.of(value)[0].isdisjoint(self._moving)
 
     def computes_from(self, value: Value, carried: frozenset[Value]) -> bool:
         """Return whether `value` is computed from what the loop carries, and not merely handed on."""
