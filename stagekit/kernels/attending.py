@@ -108,7 +108,7 @@ def attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int, BLOC
     HEADS_AXIS: 1 where a sequence is a matrix of a head, 2 where the heads of one place follow one another.
     """
     queries, keys = sk.dynamic("queries"), sk.dynamic("keys")
-    like_q, like_k, of_rows = arrays_of(dtype, DIM, HEADS_AXIS, queries, keys)
+    like_q, like_k, of_rows = arrays_of(dtype, DIM, CAUSAL, HEADS_AXIS, queries, keys)
     Queries = Annotated[sk.Array, like_q]
     Keys = Annotated[sk.Array, like_k]
     Sums = Annotated[sk.Array, of_rows]
@@ -189,7 +189,7 @@ def attention_backward_q_kernel(
     Written, for the gradients of k and v, of each row: means, the sum of gradient * out; shifts, what its scores are shifted by.
     """
     queries, keys = sk.dynamic("queries"), sk.dynamic("keys")
-    like_q, like_k, of_rows = arrays_of(dtype, DIM, HEADS_AXIS, queries, keys)
+    like_q, like_k, of_rows = arrays_of(dtype, DIM, CAUSAL, HEADS_AXIS, queries, keys)
     Queries = Annotated[sk.Array, like_q]
     Keys = Annotated[sk.Array, like_k]
     Sums = Annotated[sk.Array, of_rows]
@@ -240,7 +240,7 @@ def attention_backward_kv_kernel(
 ) -> sk.JitFunction:
     """Return the kernel `k[blocks of k, key heads, batch](gradient, q, k, v, means, shifts, dk, dv, scale)`."""
     queries, keys = sk.dynamic("queries"), sk.dynamic("keys")
-    like_q, like_k, of_rows = arrays_of(dtype, DIM, HEADS_AXIS, queries, keys)
+    like_q, like_k, of_rows = arrays_of(dtype, DIM, CAUSAL, HEADS_AXIS, queries, keys)
     Queries = Annotated[sk.Array, like_q]
     Keys = Annotated[sk.Array, like_k]
     Sums = Annotated[sk.Array, of_rows]

@@ -113,7 +113,7 @@ def attention_on_cpu_kernel(
     ROWS: of q, a multiple of 32; COLUMNS: keys that are copied at once, a multiple of 8.
     """
     queries, keys = sk.dynamic("queries"), sk.dynamic("keys")
-    like_q, like_k, of_rows = arrays_of(dtype, DIM, HEADS_AXIS, queries, keys)
+    like_q, like_k, of_rows = arrays_of(dtype, DIM, CAUSAL, HEADS_AXIS, queries, keys)
     Queries = Annotated[sk.Array, like_q]
     Keys = Annotated[sk.Array, like_k]
     Sums = Annotated[sk.Array, of_rows]
@@ -251,7 +251,7 @@ def attention_by_pairs_kernel(DIM: int, CAUSAL: bool, HEADS_AXIS: int, ROWS: int
     ROWS: of q, a multiple of 32; COLUMNS: keys that are copied at once, a multiple of 32.
     """
     queries, keys = sk.dynamic("queries"), sk.dynamic("keys")
-    like_q, like_k, of_rows = arrays_of(sk.bfloat16, DIM, HEADS_AXIS, queries, keys)
+    like_q, like_k, of_rows = arrays_of(sk.bfloat16, DIM, CAUSAL, HEADS_AXIS, queries, keys)
     Queries = Annotated[sk.Array, like_q]
     Keys = Annotated[sk.Array, like_k]
     Sums = Annotated[sk.Array, of_rows]

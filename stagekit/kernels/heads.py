@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import stagekit as sk
-from stagekit.kernels.host import Dtype, dtype_of, float_dtype_of, require, require_array
+from stagekit.kernels.host import FLOATS, Dtype, dtype_of, float_dtype_of, require, require_array, require_choice
 
 MAX_DIM = 256  # of a head
 LOG2E = math.log2(math.e)
@@ -41,8 +41,24 @@ def padded(dim: int) -> int:
     return -(-dim // 16) * 16
 
 
-def arrays_of(dtype: Dtype, DIM: int, HEADS_AXIS: int, queries: Any, keys: Any) -> tuple[Any, Any, Any]:
-    """Return what arrays like q are, what arrays like k, and those with a number for each row of q."""
+def arrays_of(
+    dtype: Dtype,
+    DIM: int,
+    CAUSAL: bool,
+    HEADS_AXIS: int,
+    queries: Any,
+    keys: Any,
+    dtypes: Any = FLOATS,
+    most: int = MAX_DIM,
+) -> tuple[Any, Any, Any]:
+    """Return what arrays like q are, what arrays like k, and those with a number for each row of q.
+
+    Refused: options for which a factory has no kernel. dtypes: those for which it has. most: columns of a head.
+    """
+    require_choice("dtype", dtype, sk.DType, dtypes)
+    require_choice("DIM", DIM, numbers.Integral, range(1, most + 1))
+    require_choice("CAUSAL", CAUSAL, bool | np.bool_, (False, True))
+    require_choice("HEADS_AXIS", HEADS_AXIS, numbers.Integral, (1, 2))
     batch, heads, key_heads = sk.dynamic("batch"), sk.dynamic("heads"), sk.dynamic("key_heads")
     shapes = [(batch, heads, queries, DIM), (batch, key_heads, keys, DIM)]
     if HEADS_AXIS == 2:
@@ -89,4 +105,5 @@ def scale_of(scale: Any, dim: int) -> Any:
     if scale is None:
         return dim**-0.5
     require(isinstance(scale, numbers.Real), "scale is {!r}: it is a number", scale)
+    require(math.isfinite(scale), "scale is {!r}: it is finite", scale)
     return scale

@@ -16,7 +16,7 @@ import functools
 from typing import Annotated, Any, NamedTuple
 
 import stagekit as sk
-from stagekit.kernels.host import Dtype, dtype_of, empty, factory, require, require_array
+from stagekit.kernels.host import Dtype, dtype_of, empty, factory, require, require_array, require_choice
 from stagekit.kernels.matrices import GROUP, by_groups, is_by_rows, matmul
 from stagekit.kernels.sharing import checked_out
 from stagekit.kernels.splitting import MULTIPROCESSORS
@@ -29,6 +29,7 @@ UNIT = (16, 64)  # rows and columns of what a warp stores at once
 TILES = {256: (1.0, 4), 192: (0.96, 4), 128: (0.956, 6), 64: (0.6, 8)}
 """By the columns of a block how fast its sums grow, compared with the widest, and the stages for which there is memory."""
 
+HALVES = (sk.float16, sk.bfloat16)
 REGISTERS = (40, 232)  # of a thread that loads, and of one that multiplies, where it has many sums
 
 
@@ -105,6 +106,20 @@ def put_unit(buffer: Any, sums: Any, place: Any, dtype: Dtype) -> None:
         sk.cuda.stmatrix_x4(buffer.ptr_to(place(lane % 16, i * 16 + lane // 16 * 8)), *words)
 
 
+def require_options(turned: Any, tile: Any, stages: Any) -> None:
+    """Refuse options for which there is no kernel: sums of warpgroups that do not fit in their registers, a ring of one stage."""
+    is_pair = isinstance(turned, tuple) and len(turned) == 2 and all(type(each) is bool for each in turned)
+    require(is_pair, "TURNED is {!r}: it is a bool for a and one for b", turned)
+    is_tile = isinstance(tile, tuple) and len(tile) in (2, 3) and all(type(each) is int for each in tile)
+    if is_tile:
+        rows, columns, cluster = HopperTile(*tile)
+        most = 2 * PART if columns > 128 else 4 * PART
+        is_tile = rows in range(PART, most + 1, PART) and columns in TILES and cluster in (1, 2)
+    known = f"rows, a multiple of {PART} up to 128, or 256 with 128 columns or fewer; columns, of {sorted(TILES)}; then 1 or 2"
+    require(is_tile, "TILE is {!r}: it is {}", tile, known)
+    require(type(stages) is int and stages > 1, "STAGES is {!r}: it is 2 or more", stages)
+
+
 @factory
 def hopper_matmul_kernel(
     dtype: Dtype, out_dtype: Dtype, TURNED: tuple[bool, bool], TILE: tuple[int, ...], STAGES: int
@@ -114,6 +129,9 @@ def hopper_matmul_kernel(
     TURNED: whether elements of a lie side by side along m, and those of b along n, and not along k. TILE: see `HopperTile`.
     STAGES: tiles of the ring. programs: blocks of the launch, a multiple of those of a cluster.
     """
+    require_choice("dtype", dtype, sk.DType, HALVES)
+    require_choice("out_dtype", out_dtype, sk.DType, HALVES)
+    require_options(TURNED, TILE, STAGES)
     m, n, k = sk.dynamic("m"), sk.dynamic("n"), sk.dynamic("k")
     M, N, CLUSTER = HopperTile(*TILE)
     K, PARTS, COUNT, UNITS = LINE // dtype.itemsize, M // PART, N // 2, N // UNIT[1]
@@ -224,7 +242,7 @@ def hopper_matmul(a: Any, b: Any, *, out: Any = None) -> Any:
     require(len(a.shape) == len(b.shape) == 2, f"a has shape {shapes[0]} and b {shapes[1]}: give two matrices")
     out = empty(a, (a.shape[0], b.shape[1]), dtype) if out is None else checked_out(out, apart=(a, b))
     for each in (a, b, out):
-        require(dtype_of(each) in (sk.float16, sk.bfloat16), "dtype {}: it is float16 or bfloat16", dtype_of(each).name)
+        require(dtype_of(each) in HALVES, "dtype {}: it is float16 or bfloat16", dtype_of(each).name)
     if not all(shapes[0] + shapes[1]):  # the TMA unit has no tiles of an array without elements
         return matmul(a, b, out=out)
     tile, stages = tile_for(out.shape[0], out.shape[1])

@@ -20,7 +20,7 @@ from typing import Annotated, Any, NamedTuple
 
 import stagekit as sk
 from stagekit.kernels.heads import HEADS, LEAST_SCALE, LOG2E, LOWEST, Sizes, arrays_of, checked_sizes, scale_of
-from stagekit.kernels.hopper import LINE, LOADER, UNIT, WARPGROUP, packed, put_unit
+from stagekit.kernels.hopper import HALVES, LINE, LOADER, UNIT, WARPGROUP, packed, put_unit
 from stagekit.kernels.host import Dtype, dtype_of, empty, factory, require
 from stagekit.kernels.matrices import by_groups
 from stagekit.kernels.sharing import checked_out, footprint_of
@@ -168,7 +168,7 @@ def seen(scores: Any, count: Any, first: Any) -> Any:
 def hopper_attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: int) -> sk.JitFunction:
     """Return the kernel `k(q, k, v, out, lse, scale, programs)` for heads of DIM; lse may be None. programs: of the launch."""
     queries, keys = sk.dynamic("queries"), sk.dynamic("keys")
-    like_q, like_k, of_each_row = arrays_of(dtype, DIM, HEADS_AXIS, queries, keys)
+    like_q, like_k, of_each_row = arrays_of(dtype, DIM, CAUSAL, HEADS_AXIS, queries, keys, HALVES, WIDEST)
     Queries = Annotated[sk.Array, like_q]
     Keys = Annotated[sk.Array, like_k]
     Sums = Annotated[sk.Array, of_each_row]
@@ -370,7 +370,7 @@ def hopper_attention(
     """
     shape, dtype = checked_sizes(q, k, v, heads_axis, causal), dtype_of(q)
     scale = scale_of(scale, shape.dim)
-    require(dtype in (sk.float16, sk.bfloat16), "dtype {}: it is float16 or bfloat16", dtype.name)
+    require(dtype in HALVES, "dtype {}: it is float16 or bfloat16", dtype.name)
     require(shape.dim <= WIDEST, f"heads have dimension {shape.dim}: up to {WIDEST} there are kernels")
     given = f"got {scale} and {shape.keys} keys; `attention` takes any"
     require(scale > 0 and shape.keys > 0, f"a scale above 0 and a key or more are needed, {given}")

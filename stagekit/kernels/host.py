@@ -102,6 +102,13 @@ def require(holds: bool, problem: str, *shown: Any) -> None:
         raise ValueError(problem.format(*shown) if shown else problem)
 
 
+def require_choice(name: str, value: Any, kind: Any, choices: Any) -> None:
+    """Refuse an option of a factory that is not one of the choices, or only equal to one, such as 64.0."""
+    holds = isinstance(value, kind) and value in choices
+    told = f"from {choices[0]} to {choices[-1]}" if isinstance(choices, range) else " or ".join(map(str, choices))
+    require(holds, "{} is {!r}: it is {}", name, value, told)
+
+
 def empty_like(array: Any) -> Any:
     """Return a new array of the same library, device, shape and dtype, in C order, with arbitrary contents."""
     return empty(array, dtype=dtype_of(array), shape=tuple(array.shape))  # the dtype first: it refuses what is no array

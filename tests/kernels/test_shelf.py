@@ -38,6 +38,7 @@ PARTS, VECTOR = sk.Tensor((None, None), F32), sk.Tensor((None,), F32)
 WEIGHT = sk.Tensor((None,), BF16, strides=(1,))
 SEQUENCES = sk.Tensor((None, None, None), BF16, strides=(None, None, 1))
 UNUSED = dict.fromkeys("cdef")  # operands
+BLOCKS = attending._blocks_for("forward", sk.float16, 64, on_cpu=False)
 PRODUCT = matrices.blocks_for(BF16, "ieee", 4096, 4096)
 
 
@@ -158,6 +159,53 @@ REFUSED = {  # what no kernel is launched for: part of the error, and the call
     "a matrix is needed": lambda: kernels.transpose(ROWS[0]),
     "x has shape (2, 1, 5)": lambda: kernels.rope(np.ones((2, 1, 5), np.float32), ROWS[:2, :2], ROWS[:2, :2]),
 }
+
+
+OF_HEADS = {
+    "hopper_attention_kernel": (), "attention_kernel": (BLOCKS,), "attention_backward_q_kernel": (BLOCKS,),
+    "attention_backward_kv_kernel": (BLOCKS,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_HEADS)
+@pytest.mark.parametrize(
+    ("option", "wrong"),
+    [("dtype", sk.int8), ("dtype", "float16"), ("dtype", None)]
+    + [("DIM", each) for each in (0, -8, 257, "64", 32.0, None)]
+    + [("CAUSAL", each) for each in ("x", None, 2)]
+    + [("HEADS_AXIS", each) for each in (0, 3, -1, "1", None)],
+)
+def test_options_of_factories_of_attention_are_refused_in_words(name: str, option: str, wrong: object) -> None:
+    options = {"dtype": sk.float16, "DIM": 64, "CAUSAL": False, "HEADS_AXIS": 1, option: wrong}
+
+    with pytest.raises(ValueError, match=re.escape(f"{option} is {wrong!r}: it is ")):
+        getattr(kernels, name)(*options.values(), *OF_HEADS[name])
+
+
+@pytest.mark.parametrize(
+    ("option", "wrong"),
+    [("dtype", sk.float32), ("dtype", "x"), ("out_dtype", sk.float32), ("out_dtype", None)]
+    + [("TURNED", each) for each in (None, True, (True,), ("a", "b"), (False, False, False))]
+    + [("TILE", each) for each in ("ab", None, (128,), (128, 64, 1, 1), (128.0, 64), (True, 64))]
+    + [("TILE", each) for each in ((0, 64), (-64, 64), (96, 64), (320, 64), (192, 256))]
+    + [("TILE", each) for each in ((64, 0), (64, 96), (64, 512), (64, 64, 0), (64, 64, 3))]
+    + [("STAGES", each) for each in (0, -1, 1, True, "4", 2.0, None)],
+)
+def test_options_of_the_factory_of_hopper_matmul_are_refused_in_words(option: str, wrong: object) -> None:
+    options = {"dtype": sk.float16, "out_dtype": sk.float16, "TURNED": (False, False), "TILE": (64, 64), "STAGES": 2}
+
+    with pytest.raises(ValueError, match=re.escape(f"{option} is {wrong!r}: it is ")):
+        kernels.hopper_matmul_kernel(*{**options, option: wrong}.values())
+
+
+@pytest.mark.parametrize("scale", [np.inf, -np.inf, np.nan, np.float32("nan")])
+@pytest.mark.parametrize("name", ["attention", "hopper_attention", "attention_backward"])
+def test_a_scale_that_is_not_finite_is_refused_in_words(name: str, scale: float) -> None:
+    x = np.ones((1, 1, 8, 16), np.float16)
+    arrays = (x, x, x, x, x, np.ones((1, 1, 8), np.float32)) if name == "attention_backward" else (x, x, x)
+
+    with pytest.raises(ValueError, match="it is finite"):
+        getattr(kernels, name)(*arrays, scale=scale)
 
 
 def test_a_call_that_cannot_be_meant_is_refused_in_words() -> None:
