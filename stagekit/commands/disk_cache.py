@@ -8,6 +8,7 @@ from typing import Any
 
 from stagekit.artifact import Artifact
 from stagekit.cache import Entry, EntryStore, Refused, folder_in_use, from_bytes, open_store
+from stagekit.commands.kernels import UsageError
 from stagekit.commands.terminal import say
 from stagekit.diagnostics import counted
 
@@ -52,13 +53,15 @@ def _clear(store: EntryStore, given: argparse.Namespace) -> None:
 
 def _explain(store: EntryStore, given: argparse.Namespace) -> None:
     say(f"{store.folder} (STAGEKIT_CACHE), at most {store.limit_bytes / 1e6:.0f} MB (STAGEKIT_CACHE_MB)")
-    for entry in store.entries():
-        title = _title(store, entry)
-        if given.word in title or given.word in entry.name:
-            say(f"\n{entry.name}\n  {title}, last used {_age(entry)} ago")
-            artifact = _artifact(store, entry)
-            if artifact is not None:
-                say(f"  signature {artifact.signature}\n  {len(artifact.code)} bytes of {artifact.target} code")
+    titles = ((entry, _title(store, entry)) for entry in store.entries())
+    chosen = [(entry, title) for entry, title in titles if given.word in title or given.word in entry.name]
+    if given.word and not chosen:
+        raise UsageError(f"no entry has `{given.word}` in its name; `cache list --all` prints all")
+    for entry, title in chosen:
+        say(f"\n{entry.name}\n  {title}, last used {_age(entry)} ago")
+        artifact = _artifact(store, entry)
+        if artifact is not None:
+            say(f"  signature {artifact.signature}\n  {len(artifact.code)} bytes of {artifact.target} code")
 
 
 def _age(entry: Entry) -> str:

@@ -64,7 +64,7 @@ def _of_kernel(commands: Any, name: str, text: str, run: Any) -> Any:
 def _compile(given: argparse.Namespace) -> int:
     kernel = kernel_of(given.kernel, given.values)
     artifact = kernel.compile(given.target, capability=given.capability, block=given.block)
-    if given.show == "sass":
+    if given.show == "sass" and given.target == "cuda":
         from stagekit.backends import ptxas
 
         say(ptxas.disassemble(ptxas.assemble(artifact.stages["ptx"]).cubin))
@@ -116,6 +116,8 @@ def kernel_of(place: str, values: list[str]) -> Any:
     pairs = [each.partition("=") for each in values]
     if wrong := [name + sign for name, sign, text in pairs if not (sign and name.isidentifier() and text)]:
         raise UsageError(f"`{wrong[0]}` is no NAME=VALUE")
+    if twice := [name for at, (name, _, _) in enumerate(pairs) if any(name == other for other, _, _ in pairs[:at])]:
+        raise UsageError(f"`{twice[0]}` is given twice")
     given = {name: value_of(text) for name, _, text in pairs}
     if isinstance(found, Launchable):
         return found.specialize(**given) if given else found  # type: ignore[attr-defined]
@@ -139,7 +141,7 @@ def value_of(text: str) -> Any:
     if match is None or not isinstance(dtype, dtypes.DType):
         try:
             return ast.literal_eval(text)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError):  # TypeError: a key that has no hash
             return text
     form = match.group(2)
     if form is None:
@@ -147,6 +149,8 @@ def value_of(text: str) -> Any:
     if form == "*":
         return Pointer(dtype)
     sizes = [size.strip() for size in form[1:-1].split(",") if size.strip()]
+    if wrong := [size for size in sizes if size != "?" and not size.isdecimal()]:
+        raise UsageError(f"`{wrong[0]}` in `{text}` is no size: give a number, or ? for any")
     return Tensor(tuple(None if size == "?" else int(size) for size in sizes), dtype)
 
 

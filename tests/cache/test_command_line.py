@@ -30,7 +30,7 @@ payloads = (
     | st.builds(lambda value, rest: json.dumps(value).encode() + b"\n" + rest, anything, st.binary(max_size=10))
     | st.just(b'{"a":' * 100_000)
 )
-COMMANDS = (["cache", "list", "--all"], ["cache", "explain"], ["cache", "explain", "code"])
+COMMANDS = (["cache", "list", "--all"], ["cache", "explain"])
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -41,7 +41,12 @@ def test_an_entry_may_hold_anything(payload: bytes, kind: str, folder: Path) -> 
     assert store is not None
     store.save(entry_name(kind), payload)
 
-    assert [0, 0, 0] == [main(command) for command in COMMANDS]
+    assert [0, 0, 0] == [main(command) for command in (*COMMANDS, ["cache", "explain", kind])]
+
+
+def test_a_word_that_no_entry_has_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == main(["cache", "explain", "no such kernel"])
+    assert "no entry has `no such kernel` in its name" in capsys.readouterr().err
 
 
 def test_an_entry_of_another_version_is_not_called_damaged(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +73,7 @@ def test_files_of_others_are_neither_listed_nor_removed(folder: Path, capsys: py
     for path in foreign:
         path.write_bytes(b"zz")
 
-    assert [0, 0, 0] == [main(command) for command in COMMANDS]
+    assert [0, 0] == [main(command) for command in COMMANDS]
     assert "\x1b" not in capsys.readouterr().out
     main(["cache", "clear"])
     assert "1 entry removed" in capsys.readouterr().out

@@ -71,6 +71,9 @@ def test_a_command_prints_what_was_asked_for(
         (2, ["report", "FILE:make", "width=-1"], "ValueError: a negative width"),
         (2, ["report", "FILE:sk.__version__"], "no kernel, and no factory"),
         (2, ["compile", "FILE:make", "width=32", "--target", "cpu", "--show", "ptx"], "no stage ptx"),
+        (2, ["compile", "FILE:make", "width=32", "--target", "cpu", "--show", "sass"], "no stage sass"),
+        (2, ["compile", "FILE:make", "width=32", "width=64"], "`width` is given twice"),
+        (2, ["compile", "FILE:scale", "x=float32[?,1?]"], "`1?` in `float32[?,1?]` is no size"),
         (2, ["view", "FILE:make", "width=32", "--out", "FILE/absent.html"], "the page cannot be written"),
         (1, ["report", "FILE:scale"], "error[MISSING_CONSTEXPR]"),
         (1, ["report", "FILE:scale", "BLOK=3"], "did you mean `BLOCK`"),
@@ -89,6 +92,7 @@ def test_a_mistake_is_told_in_words(
 
 def test_values_are_types_literals_or_texts() -> None:
     assert (64, 0.5, None, (1, 2), "sum") == tuple(map(value_of, ("64", "0.5", "None", "(1, 2)", "sum")))
+    assert value_of("{[]: 1}") == "{[]: 1}"
     assert sk.bfloat16 is value_of("bfloat16")
     assert sk.Tensor((None, 16), sk.float32) == value_of("float32[?,16]")
     assert sk.Pointer(sk.int8) == value_of("int8*")
