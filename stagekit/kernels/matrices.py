@@ -142,10 +142,11 @@ def matmul(
 ) -> Any:
     """Return epilogue(a @ b, *operands), element by element, of matrices a (m, k) and b (k, n) of one dtype.
 
-    a, b: float32, float16, bfloat16, int8 or uint8, either of them also as the transposition of such a matrix. Products and sums
-    are in float32, int32 or uint32, and rounded once, behind the epilogue. operands: at most 4: arrays of shape (m, n), of shape
-    (n,), numbers. epilogue: a function of tiles, as `lambda x, bias: sk.maximum(x + bias, 0)`. out: any dtype; left out, that of
-    a, or of the sums of integers. precision: of float32 on a GPU, as in `sk.dot`: "ieee", "tf32" or "tf32x3".
+    a, b: float32, float16, bfloat16, int8, uint8, float64, float8_e4m3fn or float8_e5m2, either of them also as the
+    transposition of such a matrix. Products and sums are in float32, int32, uint32 or float64, and rounded once, behind the
+    epilogue. operands: at most 4: arrays of shape (m, n), of shape (n,), numbers. epilogue: a function of tiles, as `lambda x,
+    bias: sk.maximum(x + bias, 0)`. out: any dtype; left out, that of a, or of the sums of integers and of float8. precision: of
+    float32 on a GPU, as in `sk.dot`: "ieee", "tf32" or "tf32x3".
     """
     dtype = dtype_of(a)
     require_array(b)
@@ -185,8 +186,11 @@ def matmul(
     return out
 
 
-_SUMS: dict[Dtype, Dtype] = {sk.int8: sk.int32, sk.uint8: sk.uint32}
-"""The dtype of sums of integers."""
+_SUMS: dict[Dtype, Dtype] = {
+    sk.int8: sk.int32, sk.uint8: sk.uint32, sk.float64: sk.float64,
+    sk.float8_e4m3fn: sk.float32, sk.float8_e5m2: sk.float32,
+}  # fmt: skip
+"""The dtype of sums, which is that of the result too, of factors whose sums are not rounded to their own."""
 
 
 def _strides(matrix: Any) -> tuple[int | None, int | None]:
@@ -213,6 +217,7 @@ BLOCKS = {
     "halves": [Blocks(128, 256, 64, 256, 3), Blocks(128, 128, 32, 128, 4), Blocks(64, 64, 64, 128, 3)],
     "warpgroups": [Blocks(128, 256, 64, 256, 4), Blocks(128, 128, 64, 128, 3), Blocks(64, 64, 64, 128, 3)],
     "words": [Blocks(128, 128, 32, 128, 3), Blocks(64, 64, 32, 128, 3)],
+    "doubles": [Blocks(128, 64, 16, 128, 4), Blocks(64, 64, 16, 128, 4)],
     "by threads": [Blocks(128, 128, 16, 256), Blocks(64, 64, 16, 64), Blocks(32, 32, 16, 64)],
 }
 """By what tensor cores multiply, or that they do not, from large blocks to small ones."""
@@ -241,7 +246,7 @@ def known_blocks(
     of a multiprocessor are quicker than one.
     """
     halves = "warpgroups" if by_warpgroups else "halves"
-    kind = {1: "bytes", 2: halves}.get(dtype.itemsize) or _KINDS_OF_FLOAT32[precision]
+    kind = {1: "bytes", 2: halves, 8: "doubles"}.get(dtype.itemsize) or _KINDS_OF_FLOAT32[precision]
     known = _PARTS_BY_THREADS if are_masked and kind == "by threads" else BLOCKS[kind]
     return [
         each

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -116,6 +117,7 @@ KINDS = {
     "halves": np.float16,
     "warpgroups": np.float16,
     "words": np.float32,
+    "doubles": np.float64,
     "by threads": np.float32,
 }
 WHOLE = [
@@ -169,6 +171,35 @@ def test_products_of_bytes_are_sums_of_integers(place, dtype, sums):
 
     assert found.dtype == sums
     np.testing.assert_array_equal(found, a.astype(sums) @ b.astype(sums))
+
+
+@each_place
+@settings(max_examples=4, deadline=None)
+@given(*[st.integers(1, 70)] * 3, st.booleans())
+def test_products_of_float64_are_in_float64(place, m, n, k, is_turned):
+    rng = np.random.default_rng(m)
+    a, b = rng.normal(size=(m, k)), rng.normal(size=(k, n))
+    if is_turned and place != "gpu":
+        b = np.ascontiguousarray(b.T).T
+
+    found = run(place, kernels.matmul, a, b)
+
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, a @ b, rtol=0, atol=1e-14 * k)
+
+
+@each_place
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
+@settings(max_examples=4, deadline=None)
+@given(*[st.integers(1, 70)] * 3)
+def test_products_of_float8_are_in_float32(place, dtype, m, n, k):
+    rng = np.random.default_rng(m)
+    a, b = (rng.normal(size=shape).astype(dtype) for shape in ((m, k), (k, n)))
+
+    found = run(place, kernels.matmul, a, b)
+
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("size", [1, 64, 1024, 4096])
