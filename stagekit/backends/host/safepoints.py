@@ -184,7 +184,7 @@ def _only_reads(op: Op, zeros: frozenset[Value], origins: _Origins) -> bool:
     """Return whether `op` is an atomic that, done again, changes nothing but what another thread has written since."""
     if not isinstance(op, ops.IntrinsicOp):
         return False
-    _, *values = op.args
+    values = op.args[1:]  # what comes after the pointer
     return (op.spec in _MOVES and zeros.issuperset(values)) or (op.spec in _SETTLES and all(map(origins.stays, values)))
 
 
