@@ -28,17 +28,39 @@ from stagekit.kernels.splitting import MULTIPROCESSORS
 
 PARTS = 2  # warpgroups that attend, of 64 rows of q each
 ROWS = 64 * PARTS
-KEYS = 128  # of a block
 STAGES = 2  # of the rings of k and v
 PANEL = 64  # columns of a head
 STEP = 16  # of the common axis, of one product
-REGISTERS = (56, 224)  # of a thread that loads, and of one that attends
 WIDEST = 128  # columns of a head
 FEWEST = (
     1024,
     1 << 28,
 )  # rows of q, and scores of all heads, from which on `attention` takes this kernel: its launch takes longer
 MOST_GROWTH = 8.0  # of an exponent, of base 2: exponentials are at most 256
+ROUNDING = 1.5 * 2**23  # a float32 less than 2**22 in size, added to it, has its whole part in the last bits of the sum
+# Of the polynomial, highest first, that is 2**x for x from -0.5 to 0.5 within 3e-6.
+POWERS = (0.009582853, 0.055906426, 0.24024099, 0.6931242, 1.0)
+
+
+class Plan(NamedTuple):
+    """How heads are attended. keys: of a block. registers: of a thread that loads, and of one that attends.
+
+    always: whether sums are shrunk with each block, without asking whether a largest score has grown by much.
+    share: one exponential of so many is computed by products, so that the unit of special functions has less to do; 0: none is.
+    """
+
+    keys: int
+    registers: tuple[int, int]
+    always: bool
+    share: int
+
+
+@sk.inline
+def plan_of(panels: int, causal: bool) -> Plan:
+    """Return what was quickest on an H200 for heads of so many panels: more keys in a block spill registers if causal."""
+    if panels == 1 and not causal:
+        return Plan(192, (24, 240), True, 0)
+    return Plan(128, (56, 224), False, 4 if panels == 1 else 16)
 
 
 class Attended(NamedTuple):
@@ -75,23 +97,43 @@ def folded(values: list[Any], combine: Any) -> Any:
 
 
 @sk.inline
-def with_scores(state: Attended, scores: Sequence[Any], factor: Any, dtype: Dtype) -> Attended:
+def power_by_products(x: Any) -> Any:
+    """Return 2**x for x of at most 8, within 3e-6 of itself, without the unit of special functions; of NaN it is any number.
+
+    The fraction's power is a polynomial; the whole part is added to the exponent's bits of the result.
+    """
+    x = sk.maximum(x, -127.0)
+    shifted = x + ROUNDING
+    fraction = x - (shifted - ROUNDING)
+    power = sk.float32(POWERS[0])
+    for each in POWERS[1:]:
+        power = sk.fma(power, fraction, each)
+    return (power.view(sk.uint32) + (shifted.view(sk.uint32) << 23)).view(sk.float32)
+
+
+@sk.inline
+def with_scores(state: Attended, scores: Sequence[Any], factor: Any, plan: Plan, dtype: Dtype) -> Attended:
     """Return the state with the exponentials of a block's scores.
 
-    Exponents are less the largest score when all was shrunk last: it is again where a largest score has grown by much since, and
-    where heads are small, so that it costs less than to ask.
+    Exponents are less the largest score when all was shrunk last: it is again where a largest score has grown by much since, or
+    is NaN, so that the sums are NaN too.
     """
     now = [
         over_quad(folded([state.largest[half], *of_rows(scores, half)], sk.maximum), sk.maximum) for half in range(2)
     ]
     growth = [(now[half] - state.largest[half]) * factor for half in range(2)]
-    if len(state.found) <= PANEL // 2 or sk.any_sync(0xFFFFFFFF, (growth[0] > MOST_GROWTH) | (growth[1] > MOST_GROWTH)):
+    few = (growth[0] <= MOST_GROWTH) & (growth[1] <= MOST_GROWTH)
+    if plan.always or not sk.all_sync(0xFFFFFFFF, few):
         shrunk = [sk.fast_exp2(-each) for each in growth]
         found = tuple([state.found[i] * shrunk[i // 2 % 2] for i in range(len(state.found))])
         totals = tuple([state.total[half] * shrunk[half] for half in range(2)])
         state = Attended(tuple(now), totals, found, state.words)
     less = [each * factor for each in state.largest]
-    weights = [sk.fast_exp2(sk.fma(scores[i], factor, -less[i // 2 % 2])) for i in range(len(scores))]
+    exponents = [sk.fma(scores[i], factor, -less[i // 2 % 2]) for i in range(len(scores))]
+    weights = [
+        power_by_products(each) if plan.share and i % plan.share == plan.share - 1 else sk.fast_exp2(each)
+        for i, each in enumerate(exponents)
+    ]
     total = tuple([state.total[half] + folded(of_rows(weights, half), lambda x, y: x + y) for half in range(2)])
     words = tuple([packed(weights[i], weights[i + 1], dtype) for i in range(0, len(weights), 2)])
     return Attended(state.largest, total, state.found, words)
@@ -174,7 +216,9 @@ def hopper_attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: in
     Sums = Annotated[sk.Array, of_each_row]
     PANELS = -(-DIM // PANEL)
     D = PANELS * PANEL
-    multiply_q, wait_scores = sk.cuda.wgmma_m64n128, sk.cuda.wgmma_wait_m64n128
+    plan = plan_of(PANELS, CAUSAL)
+    KEYS = plan.keys
+    multiply_q, wait_scores = (getattr(sk.cuda, f"wgmma_{part}m64n{KEYS}") for part in ("", "wait_"))
     multiply_v, wait_found = (getattr(sk.cuda, f"wgmma_{part}m64n{D}") for part in ("rs_", "wait_"))
 
     @sk.jit
@@ -293,7 +337,7 @@ def hopper_attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: in
                 if CAUSAL and block >= whole:
                     sk.syncwarp()  # which is never run for nothing: so most blocks do without all these comparisons
                     scores = hidden(scores, row, block)
-                state = with_scores(state, scores, factor, dtype)
+                state = with_scores(state, scores, factor, plan, dtype)
                 return state, k_state.advance(), v_state.advance()
 
             for number in tiles:
@@ -308,7 +352,7 @@ def hopper_attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: in
                 k_pipe.warp_release(k_state)
                 k_state = k_state.advance()
                 state = Attended((sk.float32(LOWEST),) * 2, (sk.float32(0),) * 2, (sk.float32(0),) * (D // 2), ())
-                state = with_scores(state, hidden(scores, row, blocks - 1), factor, dtype)
+                state = with_scores(state, hidden(scores, row, blocks - 1), factor, plan, dtype)
                 whole = sk.minimum(blocks - 1, sk.maximum(row + shift + 1, 0) // KEYS)
                 for i in range(blocks - 2, -1, -1):
                     state, k_state, v_state = with_block(state, k_state, v_state, row, i, whole)
@@ -325,7 +369,7 @@ def hopper_attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: in
             if sk.lane_id() == 0:
                 sk.cuda.cp_async_bulk_wait(read=True)
 
-        few, many = REGISTERS
+        few, many = plan.registers
         sk.warp_roles(sk.Role(load, LOADER, few), sk.Role(attend, PARTS, many))
 
     return hopper_attention

@@ -12,7 +12,12 @@ from stagekit import kernels
 from stagekit.backends import ptxas
 from stagekit.kernels import attending
 from stagekit.kernels.heads import Sizes
-from stagekit.kernels.hopper_attending import are_for_warpgroups, attend_by_warpgroups, hopper_attention_kernel
+from stagekit.kernels.hopper_attending import (
+    are_for_warpgroups,
+    attend_by_warpgroups,
+    hopper_attention_kernel,
+    power_by_products,
+)
 
 
 def expected(q, k, v, causal, scale):
@@ -69,6 +74,19 @@ def test_rows_without_numbers_leave_the_others_as_they_are(value, dim):
     assert np.isnan(out[0, 0, :8]).all()
 
 
+def test_powers_by_products_are_powers():
+    @sk.jit(target="interp")
+    def powers(x, out):
+        for i in range(x.shape[0]):
+            out[i] = power_by_products(x[i])
+
+    x = np.linspace(-200, 8, 5000, dtype=np.float32)
+    out = np.empty_like(x)
+    powers[1, 1](x, out)
+
+    np.testing.assert_allclose(out, np.where(x < -126.5, 0, np.exp2(x)), rtol=4e-6, atol=2.0**-126)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dim", [64, 128, 8, 72])
 def test_attention_on_a_gpu(dim):
@@ -103,7 +121,7 @@ def test_nothing_is_written_behind_the_result():
     assert not whole[:, :, :200].isnan().any()
 
 
-@pytest.mark.parametrize(("dim", "causal"), [(128, False), (128, True), (64, True)])
+@pytest.mark.parametrize(("dim", "causal"), [(128, False), (128, True), (64, False), (64, True)])
 def test_ptxas_keeps_products_under_way(dim, causal):
     """It would say C75xx where it makes products wait for each other, or ignores what moves registers."""
     found = ptxas.assemble(
