@@ -42,7 +42,7 @@ ROUNDING = 1.5 * 2**23  # a float32 less than 2**22 in size, added to it, has it
 POWERS = (0.009582853, 0.055906426, 0.24024099, 0.6931242, 1.0)
 
 
-class Plan(NamedTuple):
+class HeadPlan(NamedTuple):
     """How heads are attended. keys: of a block. registers: of a thread that loads, and of one that attends.
 
     always: whether sums are shrunk with each block, without asking whether a largest score has grown by much.
@@ -56,11 +56,11 @@ class Plan(NamedTuple):
 
 
 @sk.inline
-def plan_of(panels: int, causal: bool) -> Plan:
+def plan_of(panels: int, causal: bool) -> HeadPlan:
     """Return what was quickest on an H200 for heads of so many panels: more keys in a block spill registers if causal."""
     if panels == 1 and not causal:
-        return Plan(192, (24, 240), True, 0)
-    return Plan(128, (56, 224), False, 4 if panels == 1 else 16)
+        return HeadPlan(192, (24, 240), True, 0)
+    return HeadPlan(128, (56, 224), False, 4 if panels == 1 else 16)
 
 
 class Attended(NamedTuple):
@@ -112,7 +112,7 @@ def power_by_products(x: Any) -> Any:
 
 
 @sk.inline
-def with_scores(state: Attended, scores: Sequence[Any], factor: Any, plan: Plan, dtype: Dtype) -> Attended:
+def with_scores(state: Attended, scores: Sequence[Any], factor: Any, plan: HeadPlan, dtype: Dtype) -> Attended:
     """Return the state with the exponentials of a block's scores.
 
     Exponents are less the largest score when all was shrunk last: it is again where a largest score has grown by much since, or
