@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import stagekit as sk
-from stagekit import ranges
+from stagekit import extras, ranges
 from stagekit.backends import libdevice, ptxas
 from stagekit.tuning import Measurement, roofline
 
@@ -73,7 +75,42 @@ def test_a_missing_library_is_named_with_its_extra(
 
     assert "EXTRA_MISSING" in str(error.value)
     assert words in str(error.value)
-    assert f"or stagekit with its extra `{extra}`" in str(error.value)
+    assert re.search(rf"= help: pip install .*{extras.EXTRAS[extra][library.partition('.')[0]]}", str(error.value))
+    assert f"which the extra `{extra}` brings" in str(error.value)
+
+
+@pytest.mark.parametrize("extra", ["jax", "torch"])
+def test_a_library_that_is_too_old_is_told_with_a_command_that_brings_a_newer(
+    extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the number pip would say that what is there is enough; without quotes a shell would write to a file."""
+    for library in extras.EXTRAS[extra]:
+        monkeypatch.setitem(sys.modules, library, ModuleType(library))
+    monkeypatch.setattr("importlib.metadata.version", lambda package: "0.1.1+cpu")
+
+    with pytest.raises(ImportError) as error:
+        extras.require_all("it", extra)
+
+    name, least = extras.EXTRAS[extra][extra].split(">=")
+    assert f"it needs `{extra}`: version 0.1.1+cpu of `{name}` is installed, and {least} or later" in str(error.value)
+    assert f"pip install '{name}>={least}'" in str(error.value)
+
+
+def test_a_folder_that_is_named_as_a_library_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nvtx").mkdir()
+    monkeypatch.delitem(sys.modules, "nvtx", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+
+    with pytest.raises(ImportError, match=f"`nvtx`: all that is there is a folder of that name, {tmp_path}"):
+        extras.require_extra("it", "nvtx", "nvtx")
+    monkeypatch.delitem(sys.modules, "nvtx")
+
+
+def test_a_library_without_metadata_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    monkeypatch.setattr(sys, "path", [])
+
+    extras.require_all("it", "torch")
 
 
 @pytest.mark.parametrize(
@@ -101,4 +138,8 @@ def test_a_missing_tool_of_the_extra_cuda_is_named_with_its_package(
 def test_every_extra_that_is_asked_for_is_in_the_table() -> None:
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-    assert {extra for extra, *_ in ASKED} | {"cuda"} | NEVER_ASKED_FOR == {*project["optional-dependencies"]}
+    told = project["optional-dependencies"]
+    assert {extra for extra, *_ in ASKED} | {"cuda"} | NEVER_ASKED_FOR == {*told}
+    assert {extra: sorted(packages.values()) for extra, packages in extras.EXTRAS.items()} == {
+        extra: sorted(told[extra]) for extra in extras.EXTRAS
+    }

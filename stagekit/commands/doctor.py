@@ -15,10 +15,11 @@ import numpy as np
 import stagekit as sk
 from stagekit.cache import Refused, folder_in_use
 from stagekit.commands.terminal import say
+from stagekit.extras import EXTRAS
 from stagekit.runtime import driver
 
 _NEEDED = ("numpy", "llvmlite", "ml_dtypes", "cuda-python")
-_EXTRAS = ("torch", "cupy", "jax", "matplotlib", "tqdm", "optuna")
+_LIBRARIES = ("torch", "cupy", *(library for extra in EXTRAS for library in EXTRAS[extra] if library != "torch"))
 
 
 def add(commands: Any) -> None:
@@ -30,8 +31,7 @@ def _run(_: argparse.Namespace) -> int:
     """Print one line for each thing. Return 1 if kernels do not run where they should."""
     say(f"stagekit     {sk.__version__}, Python {platform.python_version()}, {sys.platform} {platform.machine()}")
     say(f"needs        {', '.join(map(_version, _NEEDED))}")
-    present = [name for name in _EXTRAS if importlib.util.find_spec(name) is not None]
-    say(f"extras       {', '.join(map(_version, present)) or 'none'}")
+    say(f"extras       {', '.join(_present()) or 'none'}")
     folder = folder_in_use()
     say(f"disk cache   {folder.why if isinstance(folder, Refused) else folder}")
     say(f"tools        {', '.join(map(_tool, ('ptxas', 'nvdisasm')))}, libdevice {_libdevice()}")
@@ -43,6 +43,13 @@ def _run(_: argparse.Namespace) -> int:
         name = f"{driver.device_name(device)}, compute capability {driver.capability(device) / 10}"
         is_well &= _tried(name, lambda device=device: _on_gpu(device))  # type: ignore[misc]
     return 0 if is_well else 1
+
+
+def _present() -> list[str]:
+    """Return the packages that bring libraries of extras, with their versions."""
+    packages = importlib.metadata.packages_distributions()
+    specs = {name: importlib.util.find_spec(name) for name in _LIBRARIES}
+    return [_version(packages.get(name, [name])[0]) for name, spec in specs.items() if spec and spec.origin]
 
 
 def _version(name: str) -> str:

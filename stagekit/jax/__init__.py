@@ -12,12 +12,10 @@
 """
 
 from stagekit.diagnostics import conceal
-from stagekit.extras import ExtraError, require_version
+from stagekit.extras import ExtraError, require_all
 
 try:
-    require_version("`stagekit.jax`", "jax", "jax", "jax", (0, 7, 2))
-    require_version("`stagekit.jax`", "tvm_ffi", "apache-tvm-ffi", "jax", (0, 1, 8))
-    require_version("`stagekit.jax`", "jax_tvm_ffi", "jax-tvm-ffi", "jax", (0, 1, 2))
+    require_all("`stagekit.jax`", "jax")
 except ExtraError as error:
     conceal(error)
     raise

@@ -13,10 +13,10 @@
 """
 
 from stagekit.diagnostics import conceal
-from stagekit.extras import ExtraError, require_version
+from stagekit.extras import ExtraError, require_all
 
 try:
-    require_version("`stagekit.torch`", "torch", "torch", "torch", (2, 6))
+    require_all("`stagekit.torch`", "torch")
 except ExtraError as error:
     conceal(error)
     raise
