@@ -362,6 +362,18 @@ class ProductLeftBehind(Diagnostic):
     help = "call `wgmma_commit()` behind it, then `wgmma_wait_...`, which returns its sums"
 
 
+class SumsNotThere(Diagnostic):
+    title = "Read of a sum before its product is done"
+    label = "reads a sum of a product under way, which no wait has returned"
+    help = "wait for the group of that product first, by `sums = wgmma_wait_...(*sums)`, and use what that returns"
+
+
+class FactorOverwritten(Diagnostic):
+    title = "Write to registers that a product still reads"
+    label = "a word of the left factor has a new value here, and a product under way may not have read the old one"
+    help = "wait first, by `wgmma_wait_...` for the group of that product, or compute the next words in other variables"
+
+
 class ProductMisused(Diagnostic):
     title = "Misuse of a product of a warpgroup"
     label = "{what}"

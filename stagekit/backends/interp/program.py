@@ -19,6 +19,7 @@ import numpy as np
 from stagekit.backends.interp.indices import Indices
 from stagekit.backends.interp.memory import Array
 from stagekit.backends.interp.options import Options
+from stagekit.backends.interp.product_registers import NONE, reading, registers_of, writing
 from stagekit.backends.interp.team import Access, Axes, LaneIndexing, Role, Team, Values
 from stagekit.backends.interp.uses import ALWAYS, Place, UseFinder
 from stagekit.diagnostics import InternalError
@@ -160,8 +161,11 @@ class Compiler:
         self.options = options
         self.written = frozenset(flow.written(fn.body, sources))
         self.waiting = waiting_loops(fn, sources, self.written)
-        called = (native_of(op) for op in walk(fn.body) if isinstance(op, ops.IntrinsicOp))
-        self.is_scheduled = options.schedule is not None or bool(self.waiting) or not _WAITING.isdisjoint(called)
+        called = [(op, native_of(op)) for op in walk(fn.body) if isinstance(op, ops.IntrinsicOp)]
+        natives = {native for _, native in called}
+        self.is_scheduled = options.schedule is not None or bool(self.waiting) or not _WAITING.isdisjoint(natives)
+        of_groups = [op for op, native in called if native is Native.WARPGROUP_PRODUCT]
+        self.registers = registers_of(fn, of_groups) if options.checks.races else NONE
         self.uses = UseFinder(fn)
         self.indices = Indices(fn) if options.checks.overflow else None
         self.uses_as_index = self.uses if self.indices is None else self.uses.but_with(self.indices.users)
@@ -174,6 +178,8 @@ class Compiler:
         self._numbers: dict[Value, int] = {}
         self._offsets: dict[Value, ops.Offset] = {}  # by the pointer that they make
         self._deferred: dict[Op | Block, list[Step]] = {}  # checks, by what they run behind
+        for place, (words, loc) in self.registers.makers.items():
+            self._deferred[place] = [writing(self.numbers(words), loc)]
 
     def program(self, extra: tuple[Value, ...]) -> Program:
         """Compile the whole function."""
@@ -296,6 +302,9 @@ class Compiler:
             return None
         if isinstance(op, ops.Offset):
             self._offsets[op.result] = op
+        read = self.registers.read_by(op)
+        if read:
+            steps.append(reading(self.numbers(read), op.loc))
         built = self.builders[type(op)](self, op)
         if not isinstance(built, tuple):
             return built

@@ -4,9 +4,9 @@
     ... the warp goes on; memory has what it had ...
     complete(product)                              when the warp waits for its group: now the factors are read
 
-A warp has its own 16 rows of the 64, so that each is carried out by itself. A *mark* is a NaN whose bits say of which product it
-is a sum, and which: the next product finds by it what it goes on from, the wait what is due. Who looks at sums too early computes
-with NaN, which is no mark any more. Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
+A warp has its own 16 rows of the 64, so that each is carried out by itself. A *mark* stands for each sum, see
+`product_registers.py`: the next product finds by it what it goes on from, the wait what is due. Who looks at sums too early
+computes with NaN, which is no mark any more. Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from stagekit.backends.interp.access import touches
 from stagekit.backends.interp.findings import ProductLeftBehind, ProductMisused
 from stagekit.backends.interp.memory import AnyPointers, Array
+from stagekit.backends.interp.product_registers import NUMBERS, have_been_marks, marks, product_number
 from stagekit.backends.interp.program import Built, Compiler
 from stagekit.backends.interp.team import Access, LaunchState, Run, Team, Values
 from stagekit.diagnostics import Loc, counted
@@ -31,17 +32,13 @@ from stagekit.limits import WARP
 WARPS = 4  # of a warpgroup
 _ROWS = ROWS // WARPS  # of a warp
 _TOGETHER = "let the four warps, from a multiple of four on, take the same way to the same factors"
-_MARK, _MARKED = (
-    np.uint32(0x7FA00000),
-    np.uint32(0xFFE00000),
-)  # a signalling NaN, which every operation makes a quiet one
-_PLACES, _NUMBERS = 7, 14  # bits of a mark: which sum, and of which product
 
 
 @dataclass(eq=False)
 class GroupProduct:
     """A product of one warp. before: the sums, (16, N), or the product whose sums it goes on from. group: how many its warp had
-    closed before. factors: memory, or what a warp had in its registers; None once it is carried out, and value is there.
+    closed before. factors: memory, or what a warp had in its registers; None once it is carried out, and value is there. words:
+    these registers, by the numbers of their values.
     """
 
     team: Team
@@ -51,6 +48,7 @@ class GroupProduct:
     before: Array | GroupProduct
     group: int
     loc: Loc
+    words: dict[int, Any]
     value: Array | None = None
 
     @property
@@ -71,13 +69,14 @@ class Meeting:
 @dataclass(eq=False)
 class WarpState:
     """What a warp has begun. is_fenced: whether its registers are in order with products. latest: by number, also those that
-    are carried out, until another one goes on from them.
+    are carried out, until another one goes on from them. begun_at: the lines of all, by number.
     """
 
     closed: int = 0
     begun: int = 0
     is_fenced: bool = False
     latest: dict[int, GroupProduct] = field(default_factory=dict)
+    begun_at: dict[int, Loc] = field(default_factory=dict)
 
 
 class RunningWarp(NamedTuple):
@@ -116,23 +115,17 @@ def _fragments(matrix: Array) -> Array:
     return np.ascontiguousarray(parts.transpose(2, 0, 4, 1, 3)).reshape(-1, WARP)
 
 
-def _marks(number: int, sums: Array) -> Array:
-    """Return the marks of all sums of a product, in place of these."""
-    bits = _MARK | np.uint32(number << _PLACES) | np.arange(len(sums), dtype=np.uint32)
-    return np.repeat(bits[:, None], WARP, axis=1).view(sums.dtype)
-
-
 def _product_of(warp: RunningWarp, sums: Array, loc: Loc) -> GroupProduct | None:
     """Return the product of which these are the sums, in their order; None for sums that are numbers, or, reported, a mixture.
 
     An integer may be what a mark is, so that mixtures of those are not found.
     """
     bits = sums.view(np.uint32)
-    if not ((bits & _MARK) == _MARK).any():
+    if not have_been_marks(bits).any():
         return None
-    number = int((bits[0, 0] & ~_MARKED) >> _PLACES)
+    number = product_number(bits[0, 0])
     product = warp.state.latest.get(number)
-    if product is None or not np.array_equal(bits, _marks(number, sums).view(np.uint32)):
+    if product is None or not np.array_equal(bits, marks(number, sums).view(np.uint32)):
         if sums.dtype != np.float32:
             return None
         what = "these are not the sums of one product, in their order, as it returned them last"
@@ -237,8 +230,8 @@ def _build_product(c: Compiler, op: ops.IntrinsicOp) -> Built:
             if None not in runs:
                 _meet(warp, [_first(warp, values[p], each) for p, each in zip(pointers, accesses)], op.loc)
                 left = _from_words(np.stack([each[warp.row] for each in of_words]), dtype) if words else runs[0]
-                product = _begin(warp, (left, runs[-1]), found[:, warp.row], op.loc)
-                found[:, warp.row] = _marks(product.number, found[:, warp.row])
+                product = _begin(warp, (left, runs[-1]), found[:, warp.row], {n: values[n] for n in words}, op.loc)
+                found[:, warp.row] = marks(product.number, found[:, warp.row])
         for number, rows in zip(results, found):
             values[number] = team.from_warps(rows)
 
@@ -269,23 +262,24 @@ def end_products(launch: LaunchState, team: Team, *, is_last: bool) -> None:
         team.report(ProductMisused(what, _TOGETHER), meeting.loc, np.arange(team.lanes) == 0)
 
 
-def _begin(warp: RunningWarp, factors: tuple[Run | Array, Run], sums: Array, loc: Loc) -> GroupProduct:
+def _begin(
+    warp: RunningWarp, factors: tuple[Run | Array, Run], sums: Array, words: dict[int, Any], loc: Loc
+) -> GroupProduct:
     launch, state = warp.team.launch, warp.state
     before = _product_of(warp, sums, loc)
     if before is None and not state.is_fenced:
         hint = "call `wgmma_fence()` before the first product, and before the first one behind a wait"
         warp.report("no fence orders what was done with the sums before this product", hint, loc)
     launch.products_begun += 1
-    number = launch.products_begun % (1 << _NUMBERS)
-    product = GroupProduct(
-        warp.team, warp.row, number, factors, _matrix(sums) if before is None else before, state.closed, loc
-    )
+    number = launch.products_begun % NUMBERS
+    start = _matrix(sums) if before is None else before
+    product = GroupProduct(warp.team, warp.row, number, factors, start, state.closed, loc, words)
     if before is not None:
         state.latest.pop(before.number)
     for watcher in launch.watchers:
         for factor in product.reads:
             watcher.access(factor, None)
-    state.latest[number] = product
+    state.latest[number], state.begun_at[number] = product, loc
     launch.products.append(product)
     return product
 

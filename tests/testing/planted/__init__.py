@@ -15,6 +15,7 @@ from . import (
     numbers,
     orders,
     overflows,
+    products,
     programs,
     protocols,
     shared_races,
@@ -45,6 +46,7 @@ GROUPS = (
     waiting,
     subtle,
     protocols,
+    products,
 )
 
 FAULTS = [case for case in CASES if case.id]
