@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stagekit.exporting.c_source import ABI_VERSION
-from stagekit.exporting.entries import ExportedKernel
+from stagekit.exporting.entries import CParameter, ExportedKernel
 from stagekit.exporting.runtime_source import filled
 from stagekit.signature import ArraySpec, ScalarSpec
 
@@ -18,13 +18,14 @@ writes it anew.
 Functions take NumPy arrays and numbers as the kernels do, and raise `KernelError`.
 """
 
-import ctypes
-import pathlib
+import ctypes as _ctypes
+import operator as _operator
+import pathlib as _pathlib
 
-import numpy as np
+import numpy as _np
 
-_library = ctypes.CDLL(str(pathlib.Path(__file__).with_name("lib@name@.so")))
-_library.@name@_message.restype = ctypes.c_char_p
+_library = _ctypes.CDLL(str(_pathlib.Path(__file__).with_name("lib@name@.so")))
+_library.@name@_message.restype = _ctypes.c_char_p
 if _library.@name@_abi_version() != @ABI@:
     raise ImportError("lib@name@.so is of another version of this interface")
 
@@ -38,35 +39,56 @@ class KernelError(RuntimeError):
         super().__init__(at_fault + _library.@name@_message(status).decode())
 
 
-class _Size(ctypes.Structure):
-    _fields_ = (("x", ctypes.c_uint32), ("y", ctypes.c_uint32), ("z", ctypes.c_uint32))
+class _Size(_ctypes.Structure):
+    _fields_ = (("x", _ctypes.c_uint32), ("y", _ctypes.c_uint32), ("z", _ctypes.c_uint32))
 
 
-class _Array(ctypes.Structure):
-    _fields_ = (("data", ctypes.c_void_p), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p))
+class _Array(_ctypes.Structure):
+    _fields_ = (("data", _ctypes.c_void_p), ("shape", _ctypes.c_void_p), ("strides", _ctypes.c_void_p))
 
 
 def _array(value, name, dtype, rank, is_written):
-    if not isinstance(value, np.ndarray) or value.dtype.name != dtype or (rank is not None and value.ndim != rank):
+    is_such = isinstance(value, _np.ndarray) and value.dtype.name == dtype and value.dtype.isnative
+    if not is_such or (rank is not None and value.ndim != rank):
         wanted = "" if rank is None else f" of rank {rank}"
         raise TypeError(f"`{name}` is an array{wanted} of {dtype}, got {getattr(value, 'dtype', type(value).__name__)}")
     if is_written and not value.flags.writeable:
         raise ValueError(f"`{name}` is written, and the array is read-only")
     if any(step % value.itemsize for step in value.strides):
         raise ValueError(f"`{name}` has strides that are no whole numbers of elements")
-    shape = (ctypes.c_int64 * max(value.ndim, 1))(*value.shape)
-    strides = (ctypes.c_int64 * max(value.ndim, 1))(*[step // value.itemsize for step in value.strides])
-    found = _Array(value.ctypes.data, ctypes.addressof(shape), ctypes.addressof(strides))
+    shape = (_ctypes.c_int64 * max(value.ndim, 1))(*value.shape)
+    strides = (_ctypes.c_int64 * max(value.ndim, 1))(*[step // value.itemsize for step in value.strides])
+    found = _Array(value.ctypes.data, _ctypes.addressof(shape), _ctypes.addressof(strides))
     found.keep = value, shape, strides
     return found
 
 
-def _size(value):
-    return _Size(*(*(value if isinstance(value, tuple) else (value,)), 1, 1)[:3])
+def _integer(value, name, low, high):
+    try:
+        number = int(value) if isinstance(value, _np.bool_) else _operator.index(value)
+    except TypeError:
+        raise TypeError(f"`{name}` is an integer from {low} to {high}, got {value!r}") from None
+    if not low <= number <= high:
+        raise ValueError(f"`{name}` is an integer from {low} to {high}, got {value!r}")
+    return number
+
+
+def _float(value, name):
+    try:
+        return value.__float__()
+    except (AttributeError, TypeError):
+        raise TypeError(f"`{name}` is a float, got {value!r}") from None
+
+
+def _size(value, name):
+    axes = value if isinstance(value, (tuple, list)) else (value,)
+    if len(axes) > 3:
+        raise TypeError(f"`{name}` is an integer, or up to three of them, got {value!r}")
+    return _Size(*[_integer(each, name, 0, 2**32 - 1) for each in (*axes, 1, 1, 1)[:3]])
 
 
 def _call(function, names, *arguments):
-    given = [ctypes.byref(each) if isinstance(each, _Array) else each for each in arguments]
+    given = [_ctypes.byref(each) if isinstance(each, _Array) else each for each in arguments]
     status = function(*given)
     if status:
         raise KernelError(status, names)
@@ -85,16 +107,28 @@ def _function(name: str, kernel: ExportedKernel) -> str:
         spec = parameter.spec
         taken.append(parameter.name)
         if isinstance(spec, ScalarSpec):
-            passed.append(f"ctypes.c_{parameter.type.removesuffix('_t')}({parameter.name})")
+            passed.append(_number(parameter))
             continue
         rank = spec.rank if isinstance(spec, ArraySpec) else None
         passed.append(f"_array({parameter.name}, {parameter.name!r}, {spec.dtype.name!r}, {rank}, {spec.is_written})")
     taken += kernel.sizes
-    passed += [f"_size({each})" for each in kernel.sizes]
+    passed += [f"_size({each}, {each!r})" for each in kernel.sizes]
     if kernel.takes_shared_bytes:
         taken.append("shared_bytes")
-        passed.append("ctypes.c_uint32(shared_bytes)")
+        passed.append("_ctypes.c_uint32(_integer(shared_bytes, 'shared_bytes', 0, 2**32 - 1))")
     names = tuple(parameter.name for parameter in kernel.parameters)
     call = ", ".join([f"_library.{name}_{kernel.name}_cpu", repr(names), *passed, "None"])
     text = f"{kernel.name}{kernel.signature}".replace("\\", "\\\\").replace('"', "'")
     return f'def {kernel.name}({", ".join(taken)}):\n    """{text}."""\n    _call({call})\n'
+
+
+def _number(parameter: CParameter) -> str:
+    """Return what makes a number of C of an argument, or refuses it: ctypes itself would cut off what does not fit."""
+    kind = parameter.type.removesuffix("_t")
+    if kind in ("float", "double"):
+        return f"_ctypes.c_{kind}(_float({parameter.name}, {parameter.name!r}))"
+    bits = int(kind.removeprefix("u").removeprefix("int"))
+    low, high = ("0", f"2**{bits} - 1") if kind.startswith("u") else (f"-(2**{bits - 1})", f"2**{bits - 1} - 1")
+    if parameter.spec.dtype.kind == "bool":
+        high = "1"
+    return f"_ctypes.c_{kind}(_integer({parameter.name}, {parameter.name!r}, {low}, {high}))"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import stagekit as sk
@@ -48,6 +50,13 @@ def fill(p: sk.Pointer(sk.int16), int: sk.int32, flag: sk.bool_):
     i = sk.cuda.block_idx("x") * sk.cuda.block_dim("x") + sk.cuda.thread_idx("x")
     if flag and i < int:
         sk.store(p + i, i)
+
+
+@sk.function
+def numbers(p: sk.Pointer(sk.int16), np: sk.uint8, ctypes: sk.int64):
+    """Parameters with the names of modules, in a launch that it computes itself."""
+    sk.device_entry(launch=sk.cuda.LaunchConfig(grid=1, block=1))
+    sk.store(p, np * ctypes)
 
 
 PROGRAM = r"""
@@ -111,7 +120,7 @@ int main(void) {
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("exported")
-    kernels = {"scale": scale.specialize(BLOCK=64), "row_sums": row_sums, "fill": fill}
+    kernels = {"scale": scale.specialize(BLOCK=64), "row_sums": row_sums, "fill": fill, "numbers": numbers}
     return sk.export(kernels, folder, name="demo", targets="cpu", block=32, python=True)
 
 
@@ -153,26 +162,73 @@ def test_a_program_in_c_runs_kernels_and_is_told_what_is_wrong(library: Any) -> 
 @needs_gcc
 def test_a_module_calls_the_library_without_stagekit(library: Any) -> None:
     """Which is what a wheel ships: the module and the shared library beside it."""
-    folder = library.header.parent
-    command = ["gcc", "-O1", "-fPIC", "-shared", "-o", "libdemo.so", *library.sources, "-lm", "-ldl", "-lpthread"]
-    subprocess.run(command, cwd=folder, check=True)
-    program = f"""
-import sys; sys.path[:] = [{str(folder)!r}, *(p for p in sys.path if "site-packages" in p or "python3" in p)]
+    done = subprocess.run(
+        [sys.executable, "-c", MODULE_PROGRAM, module_in(library)], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.splitlines() == ["True", "-5 7"]
+
+
+MODULE_PROGRAM = """
+import sys; sys.path[:] = [sys.argv[1], *(p for p in sys.path if "site-packages" in p or "python3" in p)]
 sys.modules["stagekit"] = None
 import demo, numpy as np
 x = np.arange(100, dtype=np.float32); out = np.zeros_like(x)
 demo.scale(x, out, 2.0, 2); print(np.array_equal(out, 2 * x))
-for call in (lambda: demo.scale(x[::2], out, 1.0, 2), lambda: demo.scale(x.astype("int32"), out, 1.0, 2)):
-    try: call()
-    except (demo.KernelError, TypeError) as error: print(error)
+p = np.full(9, -5, np.int16)
+demo.fill(p, np.int64(9), False, 1, 32)
+demo.fill(p[8:], 1, np.True_, (), (32,)); demo.numbers(p[7:8], 7, 1); print(p[6], p[7])
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    assert done.stdout.splitlines() == [
-        "True",
-        "`x`: an array has other strides than the kernel was compiled for",
-        "`x` is an array of rank 1 of float32, got int32",
-    ]
+
+def module_in(library: Any) -> Path:
+    """Return the folder with the module and the shared library that it needs."""
+    folder: Path = library.header.parent
+    command = ["gcc", "-O1", "-fPIC", "-shared", "-o", "libdemo.so", *library.sources, "-lm", "-ldl", "-lpthread"]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def module(library: Any) -> Any:
+    spec = importlib.util.spec_from_file_location("demo", module_in(library) / "demo.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+X, P = np.zeros(100, np.float32), np.zeros(9, np.int16)
+WRONG_CALLS = [
+    ("scale", (X[::2], X[:50].copy(), 1.0, 2), RuntimeError, "`x`: an array has other strides than the kernel"),
+    ("scale", (X.astype("i4"), X, 1.0, 2), TypeError, "`x` is an array of rank 1 of float32, got int32"),
+    ("scale", (X.astype(">f4"), X, 1.0, 2), TypeError, "`x` is an array of rank 1 of float32, got >f4"),
+    ("scale", (X, X.reshape(10, 10), 1.0, 2), TypeError, "`out` is an array of rank 1"),
+    ("scale", (X, np.frombuffer(bytes(400), "f4"), 1.0, 2), ValueError, "`out` is written, and the array is read-only"),
+    ("scale", (X, X, "1", 2), TypeError, "`b` is a float, got '1'"),
+    ("scale", (X, X, 1.0, 2**32 + 2), ValueError, "`grid` is an integer from 0 to 4294967295, got 4294967298"),
+    ("scale", (X, X, 1.0, -1), ValueError, "`grid` is an integer from 0"),
+    ("scale", (X, X, 1.0, 2.0), TypeError, "`grid` is an integer from 0 to 4294967295, got 2.0"),
+    ("scale", (X, X, 1.0, (2, 1, 1, 1)), TypeError, "`grid` is an integer, or up to three of them"),
+    ("fill", (P, 2**31, True, 1, 32), ValueError, "`int_` is an integer from -2147483648 to 2147483647"),
+    ("fill", (P, 1, 2, 1, 32), ValueError, "`flag` is an integer from 0 to 1, got 2"),
+    ("numbers", (P, 256, 1), ValueError, "`np` is an integer from 0 to 255, got 256"),
+    ("numbers", (P, -1, 1), ValueError, "`np` is an integer from 0 to 255, got -1"),
+    ("numbers", (P, 1, 2**63), ValueError, "`ctypes` is an integer from -9223372036854775808 to 9223372036854775807"),
+]
+
+
+@needs_gcc
+@pytest.mark.parametrize(("name", "arguments", "kind", "words"), WRONG_CALLS)
+def test_a_module_refuses_what_c_would_cut_off(
+    module: Any, name: str, arguments: Any, kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind) as error:
+        getattr(module, name)(*arguments)
+
+    assert words in str(error.value)
+    assert not P.any()
 
 
 CUDA_PROGRAM = r"""
