@@ -129,7 +129,7 @@ class Autotuned:
 
     def _place(self, bound: Bound, key: Mapping[str, Any]) -> Any:
         """Return by what a choice is remembered."""
-        values = tuple([(n, tuple(v) if isinstance(v, list) else v) for n, v in key.items()])
+        values = tuple([(name, _hashable(value)) for name, value in key.items()])
         return bound.target, bound.device, bound.arg_types, frozen_constexprs(bound, self._first.config), values
 
     def _look_up(self, bound: Bound, key: Mapping[str, Any], place: Any) -> Candidate:
@@ -169,12 +169,19 @@ class Autotuned:
         """Return what the choice depends on besides the types of the arguments, as JSON has it."""
         meta = bound.meta()
         if callable(self._key):
-            return {"key": plain(self._key(meta))}
+            return {"key": self._lasting(plain(self._key(meta)))}
         for name in self._key:
             if name not in meta:
                 hint = f"{suggest(name, tuple(meta))}its parameters are {', '.join(meta)}"
                 raise refuse(self.name, f"`key` names `{name}`, which the kernel does not have", hint)
-        return {name: _key_value(meta[name]) for name in self._key}
+        return {name: self._lasting(_key_value(meta[name])) for name in self._key}
+
+    def _lasting(self, value: Any) -> Any:
+        """Return a value of a key. Raises TuningError for one that no later call would have."""
+        if not isinstance(value, int | float) and " at 0x" in str(value):
+            why = f"`key` gives {value}, an object that is known by its address only, so no other call has this key"
+            raise refuse(self.name, why, "let the key be made of numbers, texts, dtypes and sequences of these")
+        return value
 
     def _identity(self, bound: Bound, key: Mapping[str, Any]) -> dict[str, Any]:
         """Return what an entry of a record must say to be about this call."""
@@ -220,6 +227,11 @@ class Autotuned:
 def _at(kernel: Any, candidate: Candidate, key: Any) -> Any:
     """Return `kernel[key]`, or the kernel where there are no brackets."""
     return kernel if key is None else kernel[candidate.brackets(key)]
+
+
+def _hashable(value: Any) -> Any:
+    """Return what JSON has for a value as what a dictionary can look up."""
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
 def _key_value(value: Any) -> Any:

@@ -5,18 +5,19 @@
          "device": "NVIDIA H200", "versions": {"stagekit": "0.1.0", …},
          "best": {"BLOCK": 128}, "median_us": 12.3, "trials": [{"config": {"BLOCK": 128}, "median_us": 12.3}, …]}]}
 
-An entry counts for calls of which all but the last three are the same. A file is written under another name and moved into place;
-whoever writes keeps what others have written since. What is chosen is looked up among the candidates, so that a file of somebody
-else's can make a kernel slow, but not do anything else.
+An entry counts for calls of which all but the last three are the same. A file is written under another name and moved into place,
+under a lock of its folder, so that whoever writes keeps what others have written. What is chosen is looked up among the
+candidates, so that a file of somebody else's can make a kernel slow, but not do anything else.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,17 +59,32 @@ def note(path: Path, identity: Identity, best: Trial, trials: Iterable[Trial]) -
         "median_us": round(best.median_s * 1e6, 3),
         "trials": [_trial(each) for each in trials],
     }
-    kept = [e for e in _entries(path) if not all(e.get(field) == found[field] for field in _FIELDS)]
-    text = json.dumps({_HEAD: _FORMAT, "entries": [*kept, found]}, indent=1)
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_text(text + "\n", encoding="utf-8")
-        unfinished.replace(path)
+        with _alone_in(path.parent):
+            kept = [e for e in _entries(path) if not all(e.get(field) == found[field] for field in _FIELDS)]
+            text = json.dumps({_HEAD: _FORMAT, "entries": [*kept, found]}, indent=1)
+            unfinished.write_text(text + "\n", encoding="utf-8")
+            unfinished.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):
             os.unlink(unfinished)
         raise TuningError(BadRecord(str(path), f"it cannot be written: {error.strerror}")) from None
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Let other threads and processes that write records there wait, where the file system has locks."""
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # as of some network file systems
+            fcntl.flock(place, fcntl.LOCK_EX)
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # a process that was forked meanwhile would keep the lock
+            fcntl.flock(place, fcntl.LOCK_UN)
+        os.close(place)
 
 
 def _trial(trial: Trial) -> dict[str, Any]:

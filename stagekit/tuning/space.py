@@ -12,6 +12,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from stagekit.diagnostics import shown
 from stagekit.dtypes import DType
 from stagekit.tuning.errors import BadSpace, TuningError
@@ -80,8 +82,12 @@ def plain(value: Any) -> Any:
     """Return a value as JSON has it."""
     if value is None or type(value) in (bool, int, float, str):
         return value
+    if isinstance(value, np.generic):
+        return plain(value.item())
     if isinstance(value, tuple | list):
         return [plain(each) for each in value]
+    if isinstance(value, set | frozenset):  # whose order is another in each process
+        return sorted(map(plain, value), key=str)
     if isinstance(value, DType):
         return value.name
     return getattr(value, "__qualname__", None) or shown(value)

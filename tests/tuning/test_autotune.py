@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import sys
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -16,7 +17,8 @@ import pytest
 
 import stagekit as sk
 from stagekit.testing import strided
-from stagekit.tuning import TuningError
+from stagekit.tuning import TuningError, records
+from stagekit.tuning.results import Trial
 from stagekit.tuning.search import halving
 
 
@@ -160,6 +162,41 @@ def test_a_record_is_found_by_another_process_and_holds_for_this_kernel_only(tmp
     assert {"BLOCK": 96} == without_64.config_for(x)
 
 
+@pytest.mark.parametrize(
+    ("key", "recorded"),
+    [
+        (((1, 2), [3, (4,)]), [[1, 2], [3, [4]]]),
+        (np.int64(3), 3),
+        ({"b", "a", "c"}, ["a", "b", "c"]),
+        (sk.float16, "float16"),
+        ((None, True, 0.5, "x"), [None, True, 0.5, "x"]),
+    ],
+)
+def test_a_key_is_the_same_in_every_process(key: Any, recorded: Any, x: np.ndarray) -> None:
+    tuned = sk.autotune(add_one, {"BLOCK": (32,)}, key=lambda meta: key, untuned="raise")
+
+    found = quick(tuned)(x)
+
+    assert {"key": recorded} == json.loads(json.dumps(found.key)) == found.key
+    assert {"BLOCK": 32} == tuned.config_for(x)
+
+
+def test_processes_that_write_one_record_lose_nothing(tmp_path: Path, x: np.ndarray) -> None:
+    quick(sk.autotune(add_one, {"BLOCK": (32,)}, record=tmp_path / "one.json"))(x)
+    (entry,) = json.loads((tmp_path / "one.json").read_text())["entries"]
+    best = Trial({"BLOCK": 32}, "timed", "", None, (1e-6,))
+
+    def write(who: int) -> None:
+        for each in range(20):
+            records.note(tmp_path / "all.json", {**entry, "key": [who, each]}, best, [best])
+
+    with ThreadPoolExecutor(8) as pool:  # the lock is one of open files, so threads stand for processes
+        list(pool.map(write, range(8)))
+
+    assert 160 == len(json.loads((tmp_path / "all.json").read_text())["entries"])
+    assert {"one.json", "all.json"} == {path.name for path in tmp_path.iterdir()}
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"stagekit tuning": 2, "entries": []}', "[" * 100_000, "\xff"])
 def test_a_file_of_another_form_is_refused(text: str, tmp_path: Path, x: np.ndarray) -> None:
     (tmp_path / "r.json").write_text(text, encoding="latin-1")
@@ -279,6 +316,10 @@ NO_SPACE: list[tuple[Callable[[], Any], str]] = [
         lambda: sk.autotune(add_one, {"BLOCK": (32,)}, where=lambda m: False).config_for(np.zeros(3, np.float32)),
         "where",
     ),
+    (
+        lambda: sk.autotune(add_one, {"BLOCK": (32,)}, key=lambda m: [object()]).config_for(np.zeros(3, np.float32)),
+        "known by its address only",
+    ),
     (lambda: sk.autotune(3, {"BLOCK": (32,)}), "not a kernel or a factory"),
     (lambda: sk.autotune(add_one, {"BLOCK": (32,)}, key="x"), "not a list of names"),
     (lambda: sk.autotune(add_one, {"BLOCK": (32,)}, untuned="search"), "'default' or 'raise'"),
@@ -314,6 +355,21 @@ def test_a_terminal_without_tqdm_has_no_bar(monkeypatch: pytest.MonkeyPatch, x: 
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
 
     assert "timed" == sk.autotune(add_one, {"BLOCK": (32,)}).tune.using(rounds=1)(x).trials[0].outcome
+
+
+def test_a_bar_is_shown_where_it_is_asked_for_and_none_in_a_pipe(
+    capfd: pytest.CaptureFixture[str], x: np.ndarray
+) -> None:
+    pytest.importorskip("tqdm", reason="a progress bar needs tqdm, the extra `tune`")
+    tuned = sk.autotune(add_one, {"BLOCK": (32, 64)})
+
+    tuned.tune.using(rounds=1)(x)
+    assert ("", "") == capfd.readouterr()
+    tuned.tune.using(rounds=1, progress=True)(x)
+    shown = capfd.readouterr()
+    assert "" == shown.out
+    assert all(f"{stage}:" in shown.err for stage in ("compile", "check", "time"))
+    assert re.search(r"\d+/\d+ \[\d\d:\d\d<", shown.err)  # the time that has passed, and what is left
 
 
 def test_optuna_chooses_what_to_try(x: np.ndarray) -> None:
