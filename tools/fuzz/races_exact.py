@@ -35,9 +35,13 @@ def merged(*clocks: Clock) -> Clock:
 
 @dataclass
 class Thread:
-    """What is over for a thread; what its atomics were told of; and what they tell of, each to all and within its block."""
+    """What is over for a thread; what its atomics were told of; and what they tell of, each to all and within its block.
+
+    reads: until when nothing but reads is known to be over.
+    """
 
     clock: Clock = field(default_factory=dict)
+    reads: Clock = field(default_factory=dict)
     found_device: Clock = field(default_factory=dict)
     found_block: Clock = field(default_factory=dict)
     fenced_device: Clock = field(default_factory=dict)
@@ -53,7 +57,8 @@ class Thread:
 class Access(NamedTuple):
     """One access of one unit by one thread. moment: how many accesses the thread has made. stored: the bits, of a write.
 
-    order, scope: of an atomic, or a load or store with an order. Others have "" and stand for themselves.
+    order, scope: of an atomic, or a load or store with an order. Others have "" and stand for themselves. is_arrival: at an
+    mbarrier, whose phase says that it has come.
     """
 
     thread: int
@@ -66,6 +71,7 @@ class Access(NamedTuple):
     order: str
     scope: Scope
     in_global: bool
+    is_arrival: bool
 
     @property
     def changes(self) -> bool:
@@ -84,6 +90,7 @@ class ExactRaces(Watcher):
         self.threads: defaultdict[int, Thread] = defaultdict(Thread)
         self.accesses: defaultdict[Place, list[Access]] = defaultdict(list)
         self.messages: dict[tuple[Any, int, int], dict[Any, Clock]] = {}
+        self.kept: defaultdict[Any, Thread] = defaultdict(Thread)
         self.racy: set[Place] = set()
 
     # -- accesses -----------------------------------------------------------------------------------------------------
@@ -101,7 +108,7 @@ class ExactRaces(Watcher):
             for first in range(0, size, unit):
                 part = bits[first : first + unit]
                 access = touch.access
-                how = access.is_seen, access.order, access.scope, access.space is Space.GLOBAL
+                how = access.is_seen, access.order, access.scope, access.space is Space.GLOBAL, access.is_arrival
                 now = Access(thread, thread >> self.launch.tag_shift, clock[thread], role, size, part, *how)
                 place = touch.allocation.arena, (start + first) // unit
                 if place not in self.racy and self._races(place, now):
@@ -127,7 +134,9 @@ class ExactRaces(Watcher):
         )
 
     def _is_over(self, earlier: Access, now: Access) -> bool:
-        return self.threads[now.thread].clock.get(earlier.thread, 0) >= earlier.moment
+        thread = self.threads[now.thread]
+        clocks = (thread.clock, thread.reads) if earlier.role == "read" or earlier.is_arrival else (thread.clock,)
+        return any(each.get(earlier.thread, 0) >= earlier.moment for each in clocks)
 
     def _overwrite(self, arena: Any, start: int, end: int) -> None:
         for other, low, high in list(self.messages):
@@ -165,6 +174,26 @@ class ExactRaces(Watcher):
             thread.fenced_block = thread.clock
             if scope != "block":
                 thread.fenced_device = thread.clock
+
+    def sent(self, touch: Touch, positions: Sequence[int], key: Any, *, only_reads: bool) -> None:
+        kept = self.kept[key]
+        for thread in self._of(touch, positions):
+            kept.reads = merged(kept.reads, thread.reads, thread.clock if only_reads else {})
+            kept.clock = merged(kept.clock, {} if only_reads else thread.clock)
+
+    def handed_on(self, key: Any, other: Any) -> None:
+        kept = self.kept.pop(key, Thread())
+        self.kept[other].clock = merged(self.kept[other].clock, kept.clock)
+        self.kept[other].reads = merged(self.kept[other].reads, kept.reads)
+
+    def received(self, touch: Touch, positions: Sequence[int], key: Any) -> None:
+        for thread in self._of(touch, positions):
+            thread.clock = merged(thread.clock, self.kept[key].clock)
+            thread.reads = merged(thread.reads, self.kept[key].reads)
+
+    def _of(self, touch: Touch, positions: Sequence[int]) -> list[Thread]:
+        tags = touch.pick(touch.team.tag)
+        return [self.threads[int(tags[each])] for each in positions]
 
     def barrier(self, teams: Sequence[Team], here: Array) -> None:
         for block in teams[0].blocks[here].tolist():

@@ -176,7 +176,7 @@ def begin(flight: Flight) -> None:
         watcher.copying(target, flight.arrange(source.now(), target.now()))
     for watcher in launch.watchers if flight.signal is not None else ():
         watcher.access(flight.signal.word, None)  # type: ignore[union-attr]
-        watcher.sent(flight.target, (0,), flight)
+        watcher.sent(flight.target, (0,), flight, only_reads=False)
     launch.flights.append(flight)
 
 
@@ -367,7 +367,7 @@ class Protocols(Watcher):
     def _is_ordered(self, team: Team, lane: int, threads: Array, times: Array) -> Array:
         assert self.clocks is not None
         clock = [each[lane] if isinstance(each, np.ndarray) else each for each in self.clocks.of(team)]
-        return self.clocks.is_ordered(threads, times, Epochs(np.full(len(threads), team.tag[lane]), *clock))
+        return self.clocks.is_ordered(threads, times, Epochs(np.full(len(threads), team.tag[lane]), *clock), False)
 
     def _ask_for_fence(self, run: Run) -> None:
         unfenced = self.unfenced.get(run.allocation)

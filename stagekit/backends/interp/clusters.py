@@ -23,7 +23,7 @@ from stagekit.backends.interp.mbarriers import Awaited, ended
 from stagekit.backends.interp.memory import Allocation, AnyPointers, Array, MixedPointers, Pointers
 from stagekit.backends.interp.order import Clocks, Epochs
 from stagekit.backends.interp.program import Built, Compiler, Running, Turn
-from stagekit.backends.interp.team import LaunchState, Team, Touch, Values, Watcher
+from stagekit.backends.interp.team import Access, LaunchState, Team, Touch, Values, Watcher
 from stagekit.diagnostics import Diagnostic, counted
 from stagekit.intrinsics.clusters import cluster_wait
 from stagekit.ir import Native, Space, ops
@@ -115,7 +115,7 @@ def tell(team: Team, key: Any) -> None:
     """Tell what the active lanes have done, and what is ordered before it."""
     touch, positions = _of_active(team)
     for watcher in team.launch.watchers:
-        watcher.sent(touch, positions, key)
+        watcher.sent(touch, positions, key, only_reads=False)
 
 
 def learn(team: Team, key: Any) -> None:
@@ -226,15 +226,16 @@ class PeerMemory(Watcher):
             tags, times = visit.tags, visit.times
             for lane in range(team.lanes):
                 if len(tags):
-                    is_left = ~self._is_ordered(team, lane, tags, times)
+                    is_left = ~self._is_ordered(team, lane, tags, times, visit.touch.access)
                     tags, times = tags[is_left], times[is_left]
             if len(tags):
                 yield _Visit(tags, times, visit.touch)
 
-    def _is_ordered(self, team: Team, lane: int, tags: Array, times: Array) -> Array:
+    def _is_ordered(self, team: Team, lane: int, tags: Array, times: Array, access: Access) -> Array:
         assert self.clocks is not None
         clock = [each[lane] if isinstance(each, np.ndarray) else each for each in self.clocks.of(team)]
-        return self.clocks.is_ordered(tags, times, Epochs(np.full(len(tags), team.tag[lane]), *clock))
+        are_reads = access.role == "read" or access.is_arrival
+        return self.clocks.is_ordered(tags, times, Epochs(np.full(len(tags), team.tag[lane]), *clock), are_reads)
 
     def _report(self, touch: Touch, positions: Array) -> None:
         name = touch.allocation.name

@@ -6,7 +6,8 @@
                                         a copy of 512 bytes lands   nothing: phase 1 begins, and it lacks 1 arrival
 
 They are kept beside memory, by the place of their 8 bytes, in which nothing that means anything is stored. What arrives tells the
-mbarrier what is ordered before it; once the phase ends, whoever waits for it learns that, and nothing of the next phase.
+mbarrier what is ordered before it, if it is relaxed only which reads are over; once the phase ends, whoever waits for it learns
+that, and nothing of the next phase.
 Source: PTX ISA, "mbarrier: phase, arrive-on, expect-tx, complete-tx, test_wait".
 """
 
@@ -226,6 +227,7 @@ def _arrival(
     def build(c: Compiler, op: ops.IntrinsicOp) -> Step:
         access = replace(word(c, op, "atomic", op.args[0]), order="release", scope="block")
         pointer, operand = c.numbers(op.args)
+        only_reads = "relaxed" in op.params
 
         def step(values: Values, team: Team) -> None:
             for touch in touches(team, values[pointer], team.mask, access):
@@ -233,9 +235,9 @@ def _arrival(
                 for use in _used(team, touch, values[operand], op.spec.name):
                     arrivals, tx = arrives(use.operand), expects(use.operand)
                     _check_arrival(touch, use, arrivals, tx)
-                    _arrive(touch, use, min(arrivals, use.mbarrier.pending), tx, telling)
+                    _arrive(touch, use, min(arrivals, use.mbarrier.pending), tx, telling, only_reads)
                 for mbarrier, positions in telling.items():
-                    _tell(touch, positions, mbarrier)
+                    _tell(touch, positions, mbarrier, only_reads)
 
         return step
 
@@ -252,19 +254,21 @@ def _check_arrival(touch: Touch, use: Use, arrivals: int, tx: int) -> None:
         _report(touch, use, MbarrierMisused(what, f"a phase takes up to {MBARRIER_MOST} bytes"))
 
 
-def _arrive(touch: Touch, use: Use, arrivals: int, tx: int, telling: dict[Mbarrier, list[int]]) -> None:
+def _arrive(
+    touch: Touch, use: Use, arrivals: int, tx: int, telling: dict[Mbarrier, list[int]], only_reads: bool
+) -> None:
     """Let a lane expect bytes, then arrive, and tell what it did before, together with others at the same phase."""
     mbarrier, launch = use.mbarrier, touch.team.launch
     if arrivals:
         telling.setdefault(mbarrier, []).append(use.position)
     if mbarrier.ends_with(arrivals, -tx):
-        _tell(touch, telling.pop(mbarrier, []), mbarrier)
+        _tell(touch, telling.pop(mbarrier, []), mbarrier, only_reads)
     count_down(launch, mbarrier, arrivals, -tx)
 
 
-def _tell(touch: Touch, positions: list[int], mbarrier: Mbarrier) -> None:
+def _tell(touch: Touch, positions: list[int], mbarrier: Mbarrier, only_reads: bool) -> None:
     for watcher in touch.team.launch.watchers if positions else ():
-        watcher.sent(touch, positions, mbarrier)
+        watcher.sent(touch, positions, mbarrier, only_reads=only_reads)
 
 
 def _build_wait(c: Compiler, op: ops.IntrinsicOp) -> Step:

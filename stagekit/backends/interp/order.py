@@ -19,7 +19,8 @@ last barrier) and its warp (the last whole `syncwarp`), and a sparse map of all 
 Sources: Flanagan and Freund, "FastTrack", PLDI 2009; PTX ISA, "Memory Consistency Model".
 
     phase            what is ordered before an arrival at an mbarrier, or before the start of a copy that signals it, and the copy
-                     itself: before what a lane does that waited for that phase
+                     itself: before what a lane does that waited for that phase. Of a relaxed arrival only reads are, which need
+                     no fence: they had their values before the thread went on
 
 An asynchronous copy counts as an access of the lane that begins it. Whoever meets that lane, but has not waited for the copy,
 finds it under way (`asynchronous.py`).
@@ -134,6 +135,15 @@ class Learnt(NamedTuple):
         """Return what an atomic tells of. path: of the lane, or of the warp where all its lanes are alike."""
         device, block = (entry(path, time) if time else NOTHING for time in self.own)
         return self.fenced.joined(Scoped(device, block))
+
+
+_READS = -1  # a key that no thread has: what is below it says of reads alone
+
+
+def of_reads(known: Known) -> Known:
+    """Return what is known of reads, where of writes nothing is: their values are there, so that nothing comes before them."""
+    every = Known(known.time, {key: node for key, node in known.below.items() if key != _READS})
+    return Known(0, {_READS: join(every, known.below.get(_READS, NOTHING), 1)})
 
 
 def entry(path: Path, time: int, below: Mapping[int, Known] = NOTHING.below) -> Known:
@@ -368,8 +378,8 @@ class Clocks(Watcher):
             told = told.joined(Scoped(everything, everything))
         return told.within(access.scope)
 
-    def sent(self, touch: Touch, positions: Sequence[int], key: Any) -> None:
-        lanes, told = self.epochs(touch).at(np.array(positions)), self.kept.get(key, NOTHING)
+    def sent(self, touch: Touch, positions: Sequence[int], key: Any, *, only_reads: bool) -> None:
+        lanes, told = self.epochs(touch).at(np.array(positions)), NOTHING
         warps: dict[int, list[int]] = {}
         for i, tag in enumerate(lanes.thread.tolist()):
             warps.setdefault(tag >> WARP_SHIFT, []).append(i)
@@ -377,7 +387,7 @@ class Clocks(Watcher):
             told = join(told, self._done_by(lanes.at(np.array(members))))
         for known in {id(known): known for known in map(self._known_to, lanes.thread.tolist())}.values():
             told = join(told, known)
-        self.kept[key] = told
+        self.kept[key] = join(self.kept.get(key, NOTHING), of_reads(told) if only_reads else told)
         clock = self.of(touch.team)
         self.teams[touch.team] = clock._replace(time=clock.time + 1)
 
@@ -439,8 +449,11 @@ class Clocks(Watcher):
         of_warp = (before >> WARP_SHIFT == now.thread >> WARP_SHIFT) & (then < now.warp)
         return np.asarray(of_block | of_warp)
 
-    def is_ordered(self, before: Array, then: Array, now: Epochs) -> Array:
-        """Return where accesses of the threads `before` (tags) at the times `then` are ordered before those of now."""
+    def is_ordered(self, before: Array, then: Array, now: Epochs, are_reads: bool) -> Array:
+        """Return where accesses of the threads `before` (tags) at the times `then` are ordered before those of now.
+
+        are_reads: nothing is written by those before.
+        """
         found: Array = (before == now.thread) | self.is_past(before, then, now)
         if not self.blocks:
             return found
@@ -452,6 +465,9 @@ class Clocks(Watcher):
             if known is not NOTHING:
                 theirs = some[whose == k]
                 found[theirs] = self._bounds(known, before[theirs]) > then[theirs]
+                reads = known.below.get(_READS) if are_reads else None
+                if reads is not None:
+                    found[theirs] |= self._bounds(reads, before[theirs]) > then[theirs]
         return found
 
     def _bounds(self, known: Known, threads: Array) -> Array:

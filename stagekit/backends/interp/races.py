@@ -9,6 +9,7 @@ memory per arena, one entry per unit of the smallest element accessed in that sp
     atomics    a crowd: the last one whose result the kernel uses, and what came after it. What is ordered behind such an atomic
                is ordered behind all that it follows at that element, as its result depends on them
     loads      a crowd: the threads that loaded it with an order, which no atomic races with
+    arrivals   a crowd: the threads that came to the mbarrier that it is, which is in order with who waits for it, as reads are
 
 A thread that is ordered before a newcomer may be forgotten: what races with it races with the newcomer. Of stores that holds only
 for another value than the newcomer's, so two crowds are kept. Threads are tags (`LaunchState.tag_shift`).
@@ -20,7 +21,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -146,9 +147,10 @@ class Crowd:
     more than one.
     """
 
-    def __init__(self, units: int, clocks: Clocks, is_shared: bool) -> None:
+    def __init__(self, units: int, clocks: Clocks, is_shared: bool, are_reads: bool) -> None:
         self.clocks = clocks
         self.is_shared = is_shared
+        self.are_reads = are_reads
         self.high, self.time = np.zeros((2, units), np.int64)
         self.low = self.high  # one array, as long as no crowd is of more than one
         self.access = np.zeros(units, np.int32)
@@ -171,7 +173,7 @@ class Crowd:
             found = self.clocks.is_past(low, then, epochs) & self.clocks.is_past(high, then, epochs)
             single = np.flatnonzero(~found & (low == high))
             if len(single):
-                found[single] = self.clocks.is_ordered(high[single], then[single], epochs.at(single))
+                found[single] = self.clocks.is_ordered(high[single], then[single], epochs.at(single), self.are_reads)
             is_over[some] = found
         return np.asarray(is_over)
 
@@ -191,7 +193,7 @@ class Crowd:
         """Return the members that are in no order with the entries `many`."""
         places, members = self.members().of(now.units[many])
         entries = many[places]
-        races = ~self.clocks.is_ordered(members.thread, members.time, now.epochs.at(entries))
+        races = ~self.clocks.is_ordered(members.thread, members.time, now.epochs.at(entries), self.are_reads)
         return Rivals(entries[races], members.thread[races], members.access[races])
 
     def _extremes(self, now: Now, many: Array) -> Rivals:
@@ -268,20 +270,34 @@ class AtomicKind(NamedTuple):
     loads: bool
 
 
-Part = Literal["read", "write", "replaced", "atomic", "load"] | AtomicKind
-Shadow = defaultdict[Part, Crowd]
-"""The crowds of one arena, each made when a thread first joins. A kind: where there are atomics that might race."""
+Part = Literal["read", "write", "replaced", "atomic", "load", "arrival"] | AtomicKind
+
+
+class Shadow(dict[Part, Crowd]):
+    """The crowds of one arena, each made when a thread first joins. A kind: where there are atomics that might race."""
+
+    def __init__(self, make_crowd: Callable[[bool], Crowd]) -> None:
+        super().__init__()
+        self.make_crowd = make_crowd
+
+    def __missing__(self, part: Part) -> Crowd:
+        crowd = self[part] = self.make_crowd(part in ("read", "load", "arrival"))
+        return crowd
+
 
 _UNSHARED = (Space.LOCAL, Space.CONSTANT)
 _RIVALS: dict[Part, tuple[Part, ...]] = {
-    "read": ("write", "atomic"),
-    "write": ("read", "atomic", "load"),
+    "read": ("write", "atomic", "arrival"),
+    "write": ("read", "atomic", "load", "arrival"),
     "atomic": ("write", "read"),
     "load": ("write",),
+    "arrival": ("write", "read"),
 }
 
 
 def _part(access: Access) -> Part:
+    if access.is_arrival:
+        return "arrival"
     if access.order and access.role != "atomic":
         return "load" if access.role == "read" else "atomic"
     return access.role
@@ -324,10 +340,8 @@ class Races(Watcher):
         now, shadow = self._now(touch), self.shadows.get(arena)
         if shadow is None:
             units = -(-max(len(arena.data), arena.arena_end) // self.unit_bytes[arena.space])
-            make_crowd = functools.partial(
-                Crowd, units, self.clocks, arena.space is Space.SHARED and not self.has_peers
-            )
-            shadow = self.shadows[arena] = defaultdict(make_crowd)
+            is_shared = arena.space is Space.SHARED and not self.has_peers
+            shadow = self.shadows[arena] = Shadow(functools.partial(Crowd, units, self.clocks, is_shared))
         for rival in _RIVALS[part]:
             if (crowd := shadow.get(rival)) is not None:
                 self._report(now, crowd.rivals(now))
@@ -343,7 +357,7 @@ class Races(Watcher):
     def barrier(self, teams: Sequence[Team], here: Array) -> None:
         """Forget the rolls of shared memory, all of whose crowds are over."""
         for memory in teams[0].memory if here.all() and not self.has_peers else ():
-            for crowd in self.shadows.get(memory, {}).values():
+            for crowd in self.shadows[memory].values() if memory in self.shadows else ():
                 if crowd.roll is not None:
                     crowd.roll.clear()
 

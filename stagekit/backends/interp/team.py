@@ -338,6 +338,11 @@ class Access:
     scope: Scope = "gpu"
 
     @property
+    def is_arrival(self) -> bool:
+        """Whether it is an arrival at an mbarrier, whose word covers no element (`mbarriers.word`)."""
+        return self.role == "atomic" and self.covers == 0
+
+    @property
     def acquires(self) -> bool:
         return acquires(self.order)
 
@@ -430,8 +435,11 @@ class Watcher:
     def landed(self, touch: Touch) -> None:
         """Observe that what `copying` observed is in memory now."""
 
-    def sent(self, touch: Touch, positions: Sequence[int], key: Hashable) -> None:
-        """Observe lanes tell what is ordered before they go on. positions: among those that touch. key: who keeps it."""
+    def sent(self, touch: Touch, positions: Sequence[int], key: Hashable, *, only_reads: bool) -> None:
+        """Observe lanes tell what is ordered before they go on. positions: among those that touch. key: who keeps it.
+
+        only_reads: they tell that reads are over, and nothing of what was written.
+        """
 
     def handed_on(self, key: Hashable, other: Hashable) -> None:
         """Observe that what `key` keeps is kept by `other` from now on."""

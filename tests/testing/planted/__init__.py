@@ -15,6 +15,7 @@ from . import (
     numbers,
     orders,
     overflows,
+    peers,
     products,
     programs,
     protocols,
@@ -47,6 +48,7 @@ GROUPS = (
     subtle,
     protocols,
     products,
+    peers,
 )
 
 FAULTS = [case for case in CASES if case.id]
