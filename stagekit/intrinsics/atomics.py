@@ -188,7 +188,7 @@ atomic_inc = _counting(
 atomic_dec = _counting(
     "atomic_dec",
     Native.ATOMIC_DEC,
-    lambda old, limit: limit.select_if(old.equals(0) | (old > limit), old - 1),
+    lambda old, limit: limit.select_if(old - 1 >= limit, old - 1),  # what is before 0 is the largest number
     "Replace a uint32 element by the number before, or by `limit` where it is 0 or more than `limit`.",
     "PTX ISA, atom.dec",
 )

@@ -119,6 +119,10 @@ class _Folder(Rewriter):
             return self.computed(semantics.compare(op.kind, op.lhs.type.dtype, *given), op.result.type)
         if op.lhs is op.rhs and not op.lhs.type.dtype.is_float:
             return self.give(op.kind in identities.TRUE_OF_EQUALS, op.result.type)
+        if op.rhs in self.known:
+            answer = identities.of_bound(op.kind, op.lhs.type.dtype, self.known[op.rhs])
+            if answer is not None:
+                return self.give(answer, op.result.type)
         self.definitions[op.result] = op
         return None
 

@@ -42,6 +42,7 @@ _ABSORBING = {_K.MUL: 0, _K.FLOORDIV: 0, _K.MOD: 0, _K.AND: 0, _K.OR: _ALL_BITS}
 COMMUTATIVE = frozenset({_K.ADD, _K.MUL, _K.AND, _K.OR, _K.XOR})
 _ZERO_STAYS_ZERO = frozenset({_K.FLOORDIV, _K.MOD, _K.SHL, _K.SHR})
 
+_OF_LEAST, _OF_LARGEST = {_C.GE: True, _C.LT: False}, {_C.LE: True, _C.GT: False}
 TRUE_OF_EQUALS = frozenset({_C.EQ, _C.LE, _C.GE})
 _OPPOSITE_OF_FLOATS = frozenset({_C.EQ, _C.NE})  # with a NaN, `<` and `>=` are both false
 
@@ -79,6 +80,14 @@ def of_extremum(extreme: str | None, dtype: DType, constant: Any) -> Identity:
 
 
 # -- comparisons and casts --------------------------------------------------------------------------------------------
+
+
+def of_bound(kind: CompareKind, dtype: DType, constant: Any) -> bool | None:
+    """Return what `x kind constant` is where the constant is the least or the largest number of an integer dtype."""
+    if not dtype.is_integer:
+        return None
+    known = _OF_LEAST if constant == dtype.min else _OF_LARGEST if constant == dtype.max else {}
+    return known.get(kind)
 
 
 def has_opposite(op: Compare) -> bool:

@@ -103,6 +103,24 @@ def test_the_tables_find_what_they_are_for() -> None:
 # -- comparisons ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("dtype", [int8, uint8], ids=str)
+@pytest.mark.parametrize("kind", CompareKind)
+def test_comparisons_with_a_bound_are_known(kind: CompareKind, dtype: DType) -> None:
+    x = all_of(dtype)
+    known = set()
+    for constant in x:
+        rule = identities.of_bound(kind, dtype, int(constant))
+        if rule is not None:
+            known.add(rule)
+            assert (semantics.compare(kind, dtype, x, np.full_like(x, constant)) == rule).all()
+    assert known == {
+        CompareKind.GE: {True},
+        CompareKind.LE: {True},
+        CompareKind.LT: {False},
+        CompareKind.GT: {False},
+    }.get(kind, set())
+
+
 def values_of(dtype: DType) -> Array:
     numbers = SPECIAL_FLOATS if dtype.is_float else SPECIAL
     return np.array([semantics.typed(n, dtype) for n in numbers])

@@ -28,7 +28,7 @@ from typing import Any
 from stagekit.backends.host.warp import Warp, leave_unless
 from stagekit.backends.llvm.writer import Writer
 from stagekit.intrinsics import by_name
-from stagekit.ir import Block, Effect, Function, Op, Pointer, Value, flow, has_effect, ops, walk
+from stagekit.ir import BinaryKind, Block, Effect, Function, Op, Pointer, Value, flow, has_effect, ops, walk
 from stagekit.native_tables import SAFEPOINT
 
 MOST_UNASKED = 1 << 16  # iterations without a safepoint
@@ -38,6 +38,7 @@ _TOGETHER = frozenset({Effect.SYNC, Effect.COLLECTIVE, Effect.HOST})
 _TRIES = tuple(map(by_name, ("atomic_cas", "atomic_exchange", "atomic_cas_pair", "atomic_exchange_pair")))
 _SETTLES = tuple(map(by_name, ("atomic_max", "atomic_min", "atomic_and", "atomic_or")))  # once is as good as twice
 _MOVES = tuple(map(by_name, ("atomic_add", "atomic_sub", "atomic_xor", "atomic_inc", "atomic_dec", "atomic_add_pair")))
+_EXTREMES = tuple(map(by_name, ("maximum", "minimum")))
 _TOUCHES = "nounwind memory(argmem: readwrite, inaccessiblemem: readwrite)"  # what a loop has read stays as it was
 _UNLIKELY = '!"branch_weights", i32 1, i32 1000000'
 
@@ -153,65 +154,88 @@ def waiting_loops(fn: Function) -> frozenset[Op]:
 
 def _waits(loop: ops.While, zeros: frozenset[Value]) -> bool:
     inside = [*walk(loop.before), *walk(loop.after)]
-    origins = _Origins(loop, inside)
-    if not all(_may_be_in_a_wait(op) or _only_reads(op, zeros, origins) for op in inside):
+    origins = _Origins(loop, inside, zeros)
+    inner = [op for op in inside if isinstance(op, ops.While)]
+    nested = frozenset([op for each in inner for body in each.bodies() for op in walk(body)])
+    if not all(_may_be_in_a_wait(op, origins, op in nested) for op in inside):
         return False
-    carried = frozenset(loop.before.params)
-    updates = dict(zip(loop.before.params, flow.end_of(loop.after), strict=True))
-    decide, reads = origins.of(flow.end_of(loop.before)[0])
-    seen, open_ = set[Value](), [value for value in decide if value in carried]
-    while open_:
-        param = open_.pop()
-        if param in seen:
-            continue
-        seen.add(param)
-        if origins.computes_from(updates[param], carried):
-            return False
-        behind, also_reads = origins.of(updates[param])
-        reads |= also_reads
-        open_ += [value for value in behind if value in carried]
-    return reads
+    moves = any(origins.is_computed(param) for param in loop.before.params if param in origins.behind)
+    return origins.reads and not moves
 
 
-def _may_be_in_a_wait(op: Op) -> bool:
-    """Return whether `op` reads, tries to take a lock, or lets time pass."""
-    if isinstance(op, ops.IntrinsicOp) and (op.spec in _TRIES or not any(isinstance(a.type, Pointer) for a in op.args)):
-        return op.effects.isdisjoint(_TOGETHER)
-    return op.effects <= _READS or isinstance(op, ops.InlineAsm)
+def _may_be_in_a_wait(op: Op, origins: _Origins, is_nested: bool) -> bool:
+    """Return whether `op` reads, tries to take a lock, or lets time pass.
 
-
-def _only_reads(op: Op, zeros: frozenset[Value], origins: _Origins) -> bool:
-    """Return whether `op` is an atomic that, done again, changes nothing but what another thread has written since."""
+    Who tries may write what stays. What moves on, as the count of a semaphore, is written where success ends the loop: it does
+    not if a loop inside is what it ends, as the one of which an atomic on floats is made.
+    """
     if not isinstance(op, ops.IntrinsicOp):
+        return op.effects <= _READS or isinstance(op, ops.InlineAsm)
+    if not op.effects.isdisjoint(_TOGETHER):
         return False
+    if not any(isinstance(a.type, Pointer) for a in op.args) or op.effects <= _READS:
+        return True
+    is_try = op.spec in _TRIES and not is_nested and not origins.behind.isdisjoint(op.results)
+    return is_try or _only_reads(op, origins)
+
+
+def _only_reads(op: ops.IntrinsicOp, origins: _Origins) -> bool:
+    """Return whether `op` is an atomic that, done again, changes nothing but what another thread has written since."""
     values = op.args[1:]  # what comes after the pointer
-    return (op.spec in _MOVES and zeros.issuperset(values)) or (op.spec in _SETTLES and all(map(origins.stays, values)))
+    if op.spec in _MOVES:
+        return origins.zeros.issuperset(values)
+    if op.spec in _TRIES:
+        count = len(op.results)
+        written, expected = values[-count:], values[:-count] or values
+        return all(origins.stays(new) or origins.settles(new, old) for new, old in zip(written, expected, strict=True))
+    return op.spec in _SETTLES and all(map(origins.stays, values))
 
 
 class _Origins:
-    """What the values of a loop are made from, inside it."""
+    """What the values of a loop are made from, inside it.
 
-    def __init__(self, loop: ops.While, inside: list[Op]) -> None:
-        makers = {result: op for op in inside for result in op.results}
-        self._read = {value for value, op in makers.items() if has_effect(op, Effect.READ)}
-        self._moving = {v for v, op in makers.items() if not op.effects <= {Effect.VARYING}} | {*loop.before.params}
+    behind: all that decides whether it goes on. reads: is memory among it? zeros: constants of the function.
+    """
+
+    def __init__(self, loop: ops.While, inside: list[Op], zeros: frozenset[Value]) -> None:
+        self._carried, self.zeros = frozenset(loop.before.params), zeros
+        self._makers = {result: op for op in inside for result in op.results}
+        self._moving = {v for v, op in self._makers.items() if not op.effects <= {Effect.VARYING}} | self._carried
         self._copies: dict[Value, list[Value]] = {}
         forwarded = zip(flow.end_of(loop.before)[1:], loop.after.params, strict=True)
         for source, target in [*forwarded, *(edge for op in inside for edge in flow.edges(op))]:
             self._copies.setdefault(target, []).append(source)
-        made = {v: [*op.operands(), *flow.deciders(op), *self._copies.get(v, ())] for v, op in makers.items()}
+        made = {v: [*op.operands(), *flow.deciders(op), *self._copies.get(v, ())] for v, op in self._makers.items()}
         self._deciders = self._copies | made
-
-    def of(self, value: Value) -> tuple[set[Value], bool]:
-        """Return all values that decide `value`, and whether memory is among what they come from."""
-        found = flow.upstream([value], self._deciders)
-        return found, not found.isdisjoint(self._read)
+        self._updates = dict(zip(loop.before.params, flow.end_of(loop.after), strict=True))
+        before = {param: [value] for param, value in self._updates.items()}
+        self.behind = flow.upstream(flow.end_of(loop.before)[:1], self._deciders | before)
+        self.reads = any(has_effect(self._makers[value], Effect.READ) for value in self.behind & self._makers.keys())
 
     def stays(self, value: Value) -> bool:
         """Return whether `value` is the same in all iterations."""
-        return self.of(value)[0].isdisjoint(self._moving)
+        return flow.upstream([value], self._deciders).isdisjoint(self._moving)
 
-    def computes_from(self, value: Value, carried: frozenset[Value]) -> bool:
-        """Return whether `value` is computed from what the loop carries, and not merely handed on."""
-        ends = flow.upstream([value], self._copies) - carried - self._copies.keys()
-        return any(not carried.isdisjoint(self.of(each)[0]) for end in ends for each in self._deciders.get(end, ()))
+    def settles(self, new: Value, old: Value) -> bool:
+        """Return whether `new` is made of `old` by a step that, done again, changes nothing."""
+        new, old = self._uncast(new), self._uncast(old)
+        match self._makers.get(new):
+            case ops.Binary(kind=BinaryKind.ADD | BinaryKind.SUB, lhs=lhs, rhs=rhs) if rhs in self.zeros:
+                return self._uncast(lhs) is old
+            case ops.IntrinsicOp(spec=spec, args=args) if spec in _EXTREMES:
+                return any(self._uncast(args[k]) is old and self.stays(args[1 - k]) for k in range(2))
+        return new is old
+
+    def _uncast(self, value: Value) -> Value:
+        """Return what `value` is but for its type."""
+        while isinstance(op := self._makers.get(value), ops.Bitcast | ops.Cast):
+            value = op.operand
+        return value
+
+    def is_computed(self, param: Value) -> bool:
+        """Return whether the next value of `param` is computed from what the loop carries, and not merely handed on."""
+        ends = flow.upstream([self._updates[param]], self._copies) - self._carried - self._copies.keys()
+        return any(self._is_made_of_carried(source) for end in ends for source in self._deciders.get(end, ()))
+
+    def _is_made_of_carried(self, value: Value) -> bool:
+        return not self._carried.isdisjoint(flow.upstream([value], self._deciders))
