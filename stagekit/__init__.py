@@ -26,6 +26,7 @@ from stagekit.frontend.attributes import method_of_arrays as _method_of_arrays
 from stagekit.frontend.complexes import complex_values as _complex_values
 from stagekit.frontend.direct import direct as _direct
 from stagekit.frontend.direct import operation as _operation
+from stagekit.frontend.direct import stamped as _stamped
 from stagekit.frontend.effects import among_threads as _among_threads
 from stagekit.frontend.effects import of_program as _of_program
 from stagekit.frontend.effects import of_thread as _of_thread

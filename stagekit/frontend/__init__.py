@@ -11,7 +11,7 @@ In the order in which a kernel passes through:
 | `statements` | lists of statements, early exits, `match`, the table of kinds; `assignments`, `loop_statements` |
 | `expressions` | the table of expressions: names, displays, comprehensions; `operators`, `conditions`, `iteration`, `texts` |
 | `calls` | calls, by what is called; `builtins` (with `builtin_numbers`, `builtin_sequences`), `familiar`, |
-| | `python_calls`, `direct`, `overloads`; `outside`, where there is no kernel |
+| | `python_calls`, `direct`, `stamps`, `forms`, `overloads`; `outside`, where there is no kernel |
 | `language`, `assembly`, `library` | the functions of the language; those that only `lib/` calls |
 | `values`, `numbers`, `arrays`, `extents` | what a variable can hold, and the operations on it; |
 | | `attributes`, `objects`, `containers` |

@@ -21,7 +21,7 @@ import numpy as np
 
 from stagekit.diagnostics import PACKAGE, StagekitError, shown
 from stagekit.dtypes import DType, element_dtype
-from stagekit.frontend import builtins, effects, language, launches, objects, overloads
+from stagekit.frontend import builtins, effects, language, launches, objects, overloads, stamps
 from stagekit.frontend.assignments import binding_scope
 from stagekit.frontend.complexes import KINDS as COMPLEX
 from stagekit.frontend.complexes import ComplexLibrary, in_parts
@@ -226,6 +226,12 @@ def _function(site: Site, fn: types.FunctionType, args: list[Any], kwargs: dict[
     if "__stagekit_direct__" not in fn.__dict__:
         return _by_identity(site, fn, args, kwargs)
     fn = getattr(fn, "__stagekit_fragment__", fn)  # of an entry point
+    if "__stagekit_stamped__" in fn.__dict__:
+        return stamps.stamped(site, fn, args, kwargs, _by_cpython)
+    return _by_cpython(site, fn, args, kwargs)
+
+
+def _by_cpython(site: Site, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
     _variables(site, fn, args, kwargs)  # raises where the arguments do not fit
     return run_direct(site, fn, args, kwargs)
 

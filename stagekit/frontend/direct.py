@@ -21,30 +21,30 @@ assigns outside, prints while it is specialised, asks about arguments) is carrie
 from __future__ import annotations
 
 import ast
-import dataclasses
 import functools
 import operator
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
-from stagekit.diagnostics import LIBRARY, Loc, call_in_language, language_call
+from stagekit.diagnostics import Loc, call_in_language, language_call
 from stagekit.dtypes import DType
 from stagekit.frontend import effects
 from stagekit.frontend.builtins import STAGED
 from stagekit.frontend.evaluation import Site
+from stagekit.frontend.forms import Keyed, is_one_of_a_kind, parts_of, taken_apart
 from stagekit.frontend.journal import Journal
 from stagekit.frontend.language import Staged
 from stagekit.frontend.numbers import COMPARISONS, SYMBOLS, is_numeric
 from stagekit.frontend.overloads import call_intrinsic
 from stagekit.frontend.source import Names, Source
+from stagekit.frontend.stamps import settings
 from stagekit.frontend.state import is_atomic
 from stagekit.frontend.tracer import Frame, Tracer
 from stagekit.frontend.values import STAND_INS, Address, Array, Number, Scope, is_of_library, is_open
 from stagekit.ir import Block, Intrinsic, Value
 from stagekit.ir.repeats import Reuser
+from stagekit.ir.stamps import BlockCopy, copy_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,6 +53,12 @@ def direct(function: F) -> F:
     """Mark a function of the library that CPython runs."""
     function.__stagekit_direct__ = True  # type: ignore[attr-defined]
     return function
+
+
+def stamped(function: F) -> F:
+    """Mark one whose calls may be stamped: it reads nothing but its arguments and what `stamps` looks at."""
+    function.__stagekit_stamped__ = True  # type: ignore[attr-defined]
+    return direct(function)
 
 
 def run(site: Site, fn: types.FunctionType, args: list[Any], kwargs: Any) -> Any:
@@ -158,7 +164,7 @@ class _Recording(NamedTuple):
     is_placed, is_of_hopper, acts: what the kernel was found to be when it was made, at the latest by it.
     """
 
-    block: Block
+    copy: BlockCopy
     result: Any
     is_placed: bool
     is_of_hopper: bool
@@ -174,8 +180,7 @@ class Recorded:
         self.recordings: dict[Any, _Recording | None] = {}
 
     def __call__(self, args: tuple[Any, ...]) -> Any:
-        numbers = list[Number]()
-        key = _key_of(args, numbers)
+        key, numbers = _key_of(args, self.site.tracer.forms)
         if key is None or not {Number}.issuperset(map(type, numbers)) or not numbers:
             return self.site.invoke(self.function, list(args))
         return _repeated(self.site, self.function, args, numbers, self.recordings, key, None)
@@ -183,11 +188,10 @@ class Recorded:
 
 def copied(site: Site, function: Any, args: tuple[Any, ...]) -> Any:
     """Return `function(*args)`. function: of the library, which reads nothing but its arguments and what `_settings` says."""
-    numbers = list[Number]()
-    key = _key_of(args, numbers)
+    key, numbers = _key_of(args, site.tracer.forms)
     if key is None:
         return site.invoke(function, list(args))
-    return _repeated(site, function, args, numbers, _OF_LIBRARY, (function, key, _settings(site)), site.at())
+    return _repeated(site, function, args, numbers, _OF_LIBRARY, (function, key, settings(site)), site.at())
 
 
 _OF_LIBRARY: dict[Any, _Recording | None] = {}
@@ -208,11 +212,11 @@ def _repeated(
     tracer.is_placed |= recording.is_placed
     tracer.is_of_hopper |= recording.is_of_hopper
     tracer.has_acted |= recording.acts
-    values = tracer.builder.copy(recording.block, [each.value for each in numbers], loc)
+    values = recording.copy.copy(tracer.builder, [each.value for each in numbers], loc)
     return _with(recording.result, iter(values))
 
 
-class Template:
+class Template(Keyed):
     """A user's function of numbers of certain types that only computes. key: equal for functions that compute the same."""
 
     __call__ = call_in_language
@@ -224,18 +228,16 @@ class Template:
 
     def run(self, site: Site, *args: Any) -> Any:
         """Return what the function makes of numbers of its types."""
-        builder, arithmetic, params = site.tracer.builder, site.tracer.arithmetic, self.recording.block.params
-        values = [arithmetic.to_value(each, param.type.dtype) for each, param in zip(_flat(args), params)]
-        return _with(self.recording.result, iter(builder.copy(self.recording.block, values)))
+        plan, to_value = self.recording.copy, site.tracer.arithmetic.to_value
+        values = [to_value(each, param.type.dtype) for each, param in zip(_flat(args), plan.block.params)]
+        return _with(self.recording.result, iter(plan.copy(site.tracer.builder, values)))
 
 
 def template(site: Site, function: Any, args: tuple[Any, ...]) -> Template | None:
     """Return `function` as what it does with numbers like these; None where it may do more, or looks at other numbers."""
-    numbers = list[Number]()
-    _key_of(args, numbers)
-    recording = _record(site, function, args, numbers)
-    key = recording and _computed_by(recording.block, {})
-    return Template(recording, (key, _key_of(recording.result, []))) if recording and key else None
+    recording = _record(site, function, args, _key_of(args, {})[1])
+    key = recording and _computed_by(recording.copy.block, {})
+    return Template(recording, (key, *_key_of((recording.result,), {})[:1])) if recording and key else None
 
 
 def _flat(values: Any) -> list[Any]:
@@ -265,25 +267,17 @@ def _placed(value: Value, places: dict[Value, int]) -> Any:
     return value.type
 
 
-def _settings(site: Site) -> Any:
-    """Return what code of the library asks of the kernel that it is in."""
-    tracer = site.tracer
-    launched = tracer.launch and tuple([each for each in tracer.launch[0].block if isinstance(each, int | np.integer)])
-    options = tracer.target, tracer.is_quick, tracer.options, tracer.assumed, frozenset(tracer.item_sizes)
-    return *options, launched, tracer.whole_block and tracer.whole_block.shape, site.frame.is_per_thread
-
-
 def _record(site: Site, function: Any, args: tuple[Any, ...], numbers: list[Number]) -> _Recording | None:
     """Carry out a call, of whose numbers only the types are known. Nothing of it remains where it is of no use."""
     tracer = site.tracer
     start, params = tracer.checkpoint(), [Value(each.value.type) for each in numbers]
     with tracer.builder.block(params) as opened:
-        result, found = site.invoke(function, list(_with(args, iter(params)))), list[Number]()
-        is_known = _key_of(result, found) is not None
+        result = site.invoke(function, list(_with(args, iter(params))))
+        key, found = _key_of((result,), {})
         tracer.builder.yield_(*[each.value for each in found])
-    if is_known and not tracer.has_changed(start):
+    if key is not None and not tracer.has_changed(start):
         return _Recording(
-            Reuser().block(opened.done()), result, tracer.is_placed, tracer.is_of_hopper, tracer.has_acted
+            copy_of(Reuser().block(opened.done())), result, tracer.is_placed, tracer.is_of_hopper, tracer.has_acted
         )
     tracer.journal.undo(start.journal)
     tracer.facts.withdraw(start.asked)
@@ -291,53 +285,15 @@ def _record(site: Site, function: Any, args: tuple[Any, ...], numbers: list[Numb
     return None
 
 
-# -- what a value is, but for its numbers -------------------------------------------------------------------------------
+def _key_of(values: Any, forms: dict[int, Any]) -> tuple[Any, list[Any]]:
+    """Return what values are but for the numbers and pointers in them, and these; None where none can say that.
 
-
-def _key_of(value: Any, numbers: list[Any]) -> Any:
-    """Return what a value is but for the run-time numbers and pointers in it, which it appends; None where none can say that."""
-    kind = type(value)
-    if kind is Number:
-        numbers.append(value)
-        return value.value.type, value.is_weak, value.lanes and _key_of(value.lanes, numbers)
-    if kind in _BY_VALUE:
-        return kind, repr(value)
-    if kind is Address and value.start is None:  # else it matters of which argument it is a part
-        numbers.append(value)
-        return value.type
-    if isinstance(value, np.generic):
-        return value.dtype, value.tobytes()
-    if kind is Template:
-        return value.key
-    if isinstance(value, DType | Intrinsic | Staged) or _is_one_of_a_kind(value):
-        return value
-    parts = _parts_of(value)
-    if parts is None:
-        return None
-    keys = [_key_of(each, numbers) for each in parts]
-    return None if None in keys else (kind, *keys)
-
-
-_BY_VALUE = frozenset({int, bool, float, str, type(None)})
-
-
-def _is_one_of_a_kind(value: Any) -> bool:
-    """Return whether this is an object of the library that is equal to no other: a layout, or a function without variables."""
-    if isinstance(value, types.FunctionType):
-        return value.__closure__ is None and value.__code__.co_filename.startswith(LIBRARY)
-    said = getattr(type(value), "__dataclass_params__", None)
-    return said is not None and not said.eq and is_of_library(value)
-
-
-def _parts_of(value: Any) -> Any:
-    """Return the items of a tuple or list, and the attributes of an array or an object of the library; None for anything else."""
-    kind = type(value)
-    if kind is tuple or kind is list or (isinstance(value, tuple) and is_of_library(value)):
-        return value
-    if kind is Array:
-        return [getattr(value, each.name) for each in dataclasses.fields(value)]
-    stored = getattr(value, "__dict__", None) if is_of_library(value) else None
-    return stored and stored.values()
+    Nor can it of what is known to be a part of an argument: it matters of which.
+    """
+    objects = list[Any]()
+    key = taken_apart(values, forms, objects, [])
+    numbers = [each for each in objects if type(each) is Number or type(each) is Address]
+    return None if any(type(each) is Address and each.start for each in numbers) else key, numbers
 
 
 def _with(value: Any, values: Iterator[Value]) -> Any:
@@ -349,9 +305,13 @@ def _with(value: Any, values: Iterator[Value]) -> Any:
         return Address(next(values))
     if kind is tuple or kind is list:
         return kind([_with(each, values) for each in value])
+    if kind is slice:
+        return slice(*[_with(each, values) for each in (value.start, value.stop, value.step)])
+    if kind is dict:
+        return dict(zip(value, [_with(each, values) for each in value.values()]))
     if kind is Array or isinstance(value, tuple):
-        return kind(*[_with(each, values) for each in _parts_of(value)])
-    if kind in _BY_VALUE or not is_of_library(value) or _is_one_of_a_kind(value):
+        return kind(*[_with(each, values) for each in parts_of(value)])
+    if not is_of_library(value) or is_one_of_a_kind(value):
         return value
     made = object.__new__(kind)
     vars(made).update({name: _with(each, values) for name, each in vars(value).items()})

@@ -26,7 +26,10 @@ from stagekit.limits import MOST_ELEMENTS
 
 def interval_of(tracer: Tracer, value: Extent) -> Interval:
     """Return the interval in which a number is known to lie."""
-    return Interval.exactly(value) if isinstance(value, int) else tracer.intervals[value.value]
+    if isinstance(value, int):
+        return Interval.exactly(value)
+    tracer.builder.spoil_log()
+    return tracer.intervals[value.value]
 
 
 def combine_extents(site: Site, symbol: str, left: Extent, right: Extent) -> Extent:

@@ -84,6 +84,14 @@ class Argument(NamedTuple):
     text: str
 
 
+class Question(NamedTuple):
+    """Whether a value is a multiple was asked, and answered so."""
+
+    value: Value
+    divisor: int
+    answer: bool
+
+
 class Unanswerable(Exception):
     """Raised where a question does not depend on the arguments alone. Its text says why."""
 
@@ -110,12 +118,25 @@ class Facts:
 
     # -- multiples ----------------------------------------------------------------------------------------------
 
+    def ask(self, value: Value, divisor: int) -> bool:
+        """Return `is_multiple`, where no argument may be off; False where that has no answer."""
+        log, self.builder.log = self.builder.log, None
+        try:
+            answer = self.is_multiple(value, divisor, may_be_off=False)
+        except Unanswerable:
+            answer = False
+        self.builder.log = log
+        if log is not None:
+            log.append(Question(value, divisor, answer))
+        return answer
+
     def is_multiple(self, value: Value, divisor: int, *, may_be_off: bool = True) -> bool:
         """Return whether an integer, or an address in bytes, is known to be a multiple, or is taken for one from now on.
 
         may_be_off: an argument that misses it by a constant may be asked for, as `a % 8 == 7` for a + 1.
         Raises Unanswerable where that would have to be known of something else than arguments.
         """
+        self.builder.spoil_log()
         if (value, divisor) in self._multiples:
             return True
         found = self._is_known_multiple(value, divisor, may_be_off)
@@ -151,6 +172,7 @@ class Facts:
 
         Raises Unanswerable where it is no function of the arguments.
         """
+        self.builder.spoil_log()
         op = self._definition_of(condition)
         match op:
             case ops.Constant():

@@ -272,7 +272,7 @@ def speculate(site: Site, condition: Any, *, multiple_of: Any = None, apart_from
         if divisor < 1 or not (is_integer or isinstance(condition, Address | Array)):
             hint = "give an integer, a pointer or an array, and a positive int"
             raise site.error(BadCall(f"`speculate` of {describe(condition)}, multiple_of={divisor}", hint))
-        return ask_multiple(site, condition, divisor, refuse)
+        return _ask_multiple(site, condition, divisor, refuse)
     if apart_from is not None:
         return _ask_apart(site, condition, apart_from if isinstance(apart_from, tuple | list) else (apart_from,))
     if not is_numeric(condition) or default_dtype(condition) is not dtypes.bool_:
@@ -293,13 +293,12 @@ def _ask_apart(site: Site, array: Any, others: Sequence[Any]) -> bool:
     for each in (array, *others):
         if not isinstance(each, Array) or each.base.start not in site.tracer.facts.arguments:
             raise site.error(BadCall(f"`speculate` of {describe(each)} as apart", "give arrays that are arguments"))
+    site.tracer.builder.spoil_log()
     answers = [site.tracer.is_apart(array.base.start, each.base.start) for each in others]  # each is asked
     return all(answers)
 
 
-def ask_multiple(
-    site: Site, value: Any, divisor: int, refuse: Callable[[str], None], *, may_be_off: bool = True
-) -> bool:
+def _ask_multiple(site: Site, value: Any, divisor: int, refuse: Callable[[str], None]) -> bool:
     """Do that. refuse: called with words that say why, where it would be no function of the arguments."""
     if isinstance(value, Address | Array):
         found = (value.base if isinstance(value, Array) else value).value
@@ -308,7 +307,7 @@ def ask_multiple(
     else:
         return int(value) % divisor == 0
     try:
-        return site.tracer.facts.is_multiple(found, divisor, may_be_off=may_be_off)
+        return site.tracer.facts.is_multiple(found, divisor)
     except Unanswerable as error:
         refuse(str(error))
         return False

@@ -16,13 +16,13 @@ import numpy as np
 
 from stagekit import dtypes
 from stagekit.dtypes import DType
-from stagekit.frontend import complexes, conditions, direct, effects, ordered
+from stagekit.frontend import complexes, conditions, direct, effects, forms, ordered
 from stagekit.frontend.calls import snapshot_of
 from stagekit.frontend.errors import BadCall, BadIndex, BadShape, StagingError
 from stagekit.frontend.evaluation import Site, in_users_words
 from stagekit.frontend.extents import row_major
 from stagekit.frontend.facts import Unanswerable
-from stagekit.frontend.language import ELEMENTWISE, Staged, ask_multiple, load_each, staged, store_as
+from stagekit.frontend.language import ELEMENTWISE, Staged, load_each, staged, store_as
 from stagekit.frontend.numbers import default_dtype, is_literal, is_numeric, meet, own_type
 from stagekit.frontend.parts import describe, note_parts, parts_of, same_shape, with_parts
 from stagekit.frontend.traced import OTHER_GPU
@@ -100,6 +100,7 @@ def array_at(site: Site, rows: Array, base: Address, shape: tuple[Number, ...], 
 
     strides: None for C order without gaps.
     """
+    site.tracer.builder.spoil_log()
     for size in shape:
         site.tracer.intervals.known[size.value] = Interval(0, MOST_ELEMENTS)
     steps = row_major(site.tracer, shape)[0] if strides is None else strides
@@ -172,7 +173,10 @@ def is_multiple(site: Site, value: Any, divisor: int) -> bool:
     code runs the launches for which it does not hold. False means that it is not known, or of `src + 1` that `src` would
     have to be one less than a multiple, which is rare.
     """
-    return ask_multiple(site, value, divisor, lambda why: None, may_be_off=False)
+    value = value.base if isinstance(value, Array) else value
+    if isinstance(value, Address) or (isinstance(value, Number) and value.dtype.is_integer):
+        return site.tracer.facts.ask(value.value, divisor)
+    return int(value) % divisor == 0
 
 
 @staged
@@ -199,10 +203,7 @@ def opaque(site: Site, number: Number) -> Number:
 @staged
 def once(site: Site, function: Any, *args: Any) -> Any:
     """Return `function(*args)`, which must only compute, or what it returned for the same arguments in this block of code."""
-    key, known = (function, *map(_identity, args)), site.tracer.builder.current.known
-    if key not in known:
-        known[key] = function(*args)
-    return known[key]
+    return forms.once(site.tracer, function, args)
 
 
 @staged
@@ -212,20 +213,6 @@ def recorded(site: Site, function: Any, *args: Any) -> Any:
     It is carried out for the first of such arguments in a process; for the next ones the ops are copied.
     """
     return direct.copied(site, function, args)
-
-
-def _identity(arg: Any) -> Any:
-    """Return what an argument counts by: of run-time numbers and pointers, also in tuples and dataclasses, what computes them."""
-    kind = type(arg)
-    if kind is Number or kind is Address:
-        return arg.value
-    if kind is int or kind is str or kind is bool or arg is None:
-        return arg
-    if isinstance(arg, tuple | list):
-        return tuple([_identity(each) for each in arg])
-    declared = getattr(kind, "__dataclass_params__", None)
-    is_compared = declared is not None and getattr(declared, "eq", False)
-    return (kind, *[_identity(each) for each in vars(arg).values()]) if is_compared else arg
 
 
 def takes_vectors(function: Any, args: Sequence[Any]) -> bool:
@@ -276,7 +263,7 @@ def template(site: Site, user: str, combine: Any, dtypes: Sequence[DType], is_si
     given = inspect.unwrap(combine, stop=lambda each: hasattr(each, "__stagekit_fragment__"))
     made = direct.template(site, given, (numbers[0] if is_single else numbers,) * 2)
     if made is not None:
-        _refuse_among_threads(made.recording.block, f"the combiner of `{user}`", _COMBINER_HINT)
+        _refuse_among_threads(made.recording.copy.block, f"the combiner of `{user}`", _COMBINER_HINT)
     return made
 
 
@@ -351,6 +338,7 @@ def has_warpgroups(site: Site) -> bool:
 @staged
 def is_argument(site: Site, array: Any) -> bool:
     """Return whether an array is an argument as it came, or transposed: address, sizes and strides are known before a launch."""
+    site.tracer.builder.spoil_log()
     known, extents = site.tracer.facts.arguments, [*array.shape, *array.strides]
     return array.base.value in known and all(isinstance(each, int) or each.value in known for each in extents)
 

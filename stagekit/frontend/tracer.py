@@ -153,6 +153,8 @@ class Tracer:
     taken_as_known: set[Any] = field(default_factory=set)  # the numbers in variables that a loop may have to carry
     sought: dict[tuple[int, int], Any] = field(default_factory=dict)  # by ids: classes with functions sought in them
     among_threads: dict[str, Loc] = field(default_factory=dict)  # the operations of `note_among_threads`
+    forms: dict[int, Any] = field(default_factory=dict)  # by the id of what does not change: see `forms.taken_apart`
+    stamps: Any = (None, None)  # what calls depend on beside their arguments, and what was recorded of such calls
     lent: dict[int, str] = field(default_factory=dict)  # by id: the names of arguments that hold others
     tensor_maps: dict[Any, int] = field(default_factory=dict)  # by array and form: the number of the map
     tables: dict[bytes, str] = field(default_factory=dict)  # by what they hold, which as text is long

@@ -12,7 +12,7 @@ The next ops get `b.loc` as their place; the front end moves it from statement t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from stagekit.diagnostics import Loc
 from stagekit.dtypes import DType
@@ -63,6 +63,15 @@ class OpenBlock:
         return Block(self.params, tuple(self.ops))
 
 
+class LookedUp(NamedTuple):
+    """A value that is made once in a block, by its key there, was asked for in front of the op of this number."""
+
+    block: OpenBlock
+    position: int
+    loc: Loc
+    key: tuple[Any, Any]
+
+
 class Builder:
     """Appends ops to the innermost open block."""
 
@@ -70,6 +79,7 @@ class Builder:
         self.loc = loc
         self.current = OpenBlock(params)
         self.op_count = 0  # ops appended so far, in every block: what the budget counts
+        self.log: list[Any] | None = None  # what code that is being recorded asks; see `LookedUp`
 
     def block(self, params: Sequence[Value] = ()) -> OpenBlock:
         """Open a nested block, which the caller then places into an op."""
@@ -94,21 +104,13 @@ class Builder:
             block = block.outer
         return None
 
-    def copy(self, block: Block, args: Sequence[Value], loc: Loc | None = None) -> tuple[Value, ...]:
-        """Append a copy of the ops of `block`, with `args` for its parameters; return what it yields.
+    def spoil_log(self) -> None:
+        """Note that what is being recorded depends on something that no log can say."""
+        if self.log is not None:
+            self.log.append(None)
 
-        loc: their place, if not that of the ops themselves. Constants are made once in a block, as elsewhere.
-        """
-        mapping, copied = dict(zip(block.params, args, strict=True)), self.current.ops
-        *own, end = block.ops
-        count = len(copied)
-        for op in own:
-            if type(op) is ops.Constant:
-                mapping[op.result] = self.constant(op.value, op.result.type)  # type: ignore[arg-type]  # never a pointer
-            else:
-                copied.append(op.copied(mapping, loc))
-        self.op_count += len(copied) - count
-        return tuple([mapping.get(value, value) for value in end.operands()])
+    def _looked_up(self, key: tuple[Any, Any]) -> LookedUp:
+        return LookedUp(self.current, len(self.current.ops), self.loc, key)
 
     def _one(self, cls: type[Op], fields: dict[str, Any], name: str = "") -> Value:
         """Append the op with these fields and return its only result, which has the type of the typing rule."""
@@ -142,6 +144,8 @@ class Builder:
         of_type = Scalar(type) if isinstance(type, DType) else type
         key, known = (of_type, value or repr(value)), self.current.known  # -0.0 equals 0.0
         found = known.get(key)
+        if self.log is not None:
+            self.log.append(self._looked_up(key))
         if found is None:
             found = known[key] = self._typed(ops.Constant, of_type, {"value": value})
         return found
@@ -192,6 +196,8 @@ class Builder:
         if operand.type is wanted:
             return operand
         key, known = (operand, wanted), self.current.known
+        if self.log is not None:
+            self.log.append(None if is_exact else self._looked_up(key))
         if is_exact or key not in known:  # each that is exact has a place of its own, at which it is checked
             known[key] = self._stated(ops.Cast, (wanted,), operand=operand, is_exact=is_exact)[0]
         return known[key]  # type: ignore[no-any-return]
@@ -211,6 +217,8 @@ class Builder:
         """Return a vector with `operand` in each of `count` lanes, made once in a block."""
         key, known = (operand, count), self.current.known
         found = known.get(key)
+        if self.log is not None:
+            self.log.append(self._looked_up(key))
         if found is None:
             found = known[key] = self._one(ops.Splat, {"count": count, "operand": operand})
         return found
@@ -296,9 +304,12 @@ class Builder:
 
     def statement(self) -> None:
         """Begin a statement of a block-level kernel, in place of one that has emitted nothing."""
-        if self.current.ops and type(self.current.ops[-1]) is ops.Statement:
-            self.current.ops.pop()
-        self.append(ops.Statement.with_fields({"loc": self.loc, "results": ()}))
+        before, op = self.current.ops, _new(ops.Statement)
+        _set(op, "__dict__", {"loc": self.loc, "results": ()})
+        if before and type(before[-1]) is ops.Statement:
+            before.pop()
+        before.append(op)
+        self.op_count += 1
 
     # -- the rest -----------------------------------------------------------------------------------------------
 

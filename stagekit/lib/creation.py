@@ -11,7 +11,7 @@ from stagekit.lib.weak import Fill, Ramp
 
 
 @sk._kernel_only
-@sk._direct
+@sk._stamped
 def arange(start: int, stop: int) -> Tile:
     """Return the tile of int64 `start, start + 1, ..., stop - 1`; both are compile-time ints.
 
@@ -26,7 +26,7 @@ def arange(start: int, stop: int) -> Tile:
 
 
 @sk._kernel_only
-@sk._direct
+@sk._stamped
 def full(shape: int | tuple[int, ...], value: Traced, dtype: sk.DType) -> Tile:
     """Return the tile of `shape`, each element `value` converted to `dtype`: what a loop over tiles accumulates into.
 
@@ -37,7 +37,7 @@ def full(shape: int | tuple[int, ...], value: Traced, dtype: sk.DType) -> Tile:
 
 
 @sk._kernel_only
-@sk._direct
+@sk._stamped
 def zeros(shape: int | tuple[int, ...], dtype: sk.DType) -> Tile:
     """Return the tile of zeros of `dtype`; see `full`."""
     tile: Tile = _filled("zeros", shape, 0, dtype)

@@ -34,7 +34,7 @@ def load_tile(array: Traced, layout: Layout) -> Tile:
 
 
 @sk._kernel_only
-@sk._direct
+@sk._stamped
 def gather(tile: Tile, index: Any) -> Any:
     """Return the elements of a tile at the indices of another tile, of any extent; at one index, a number.
 
@@ -67,7 +67,7 @@ def _gathered(tile: Tile, index: Any) -> Any:
 
 
 @sk._kernel_only
-@sk._direct
+@sk._stamped
 def histogram(tile: Tile, bins: int, mask: Any = None) -> Tile:
     """Return the tile of `bins` int32 whose element b says how many elements of a tile of integers are b.
 

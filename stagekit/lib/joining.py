@@ -14,7 +14,7 @@ from stagekit.lib.tile import Tile, meeting, require_tile, tile_of
 
 
 @sk._kernel_only
-@sk._direct
+@sk._stamped
 def flip(tile: Tile, axis: int | None = None) -> Tile:
     """Return a tile with the order of its elements turned round along an axis; along all if left out. It is NumPy's `flip`."""
     require_tile("flip", tile)
@@ -24,7 +24,7 @@ def flip(tile: Tile, axis: int | None = None) -> Tile:
 
 
 @sk._kernel_only
-@sk._direct
+@sk._stamped
 def join(a: Tile, b: Tile) -> Tile:
     """Return the tile of one more axis, the last, of extent 2: `x[..., 0]` is a and `x[..., 1]` is b, which broadcast.
 
@@ -42,7 +42,7 @@ def join(a: Tile, b: Tile) -> Tile:
 
 
 @sk._kernel_only
-@sk._direct
+@sk._stamped
 def split(tile: Tile) -> tuple[Tile, Tile]:
     """Return `x[..., 0]` and `x[..., 1]` of a tile whose last axis has extent 2. It is Triton's `split`."""
     require_tile("split", tile)

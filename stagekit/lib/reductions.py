@@ -167,7 +167,7 @@ def _of_vectors(tile: Tile, combiner: Combiner) -> Values:
 
 
 @sk._kernel_only
-@sk._direct
+@sk._stamped
 def reduce_sum(tile: Tile, axis: int | None = None) -> Any:
     """Return the sum of a tile's elements, a number; along an axis, a tile without it.
 
@@ -191,7 +191,7 @@ def sum_dtype(dtype: sk.DType) -> sk.DType:
 
 
 @sk._kernel_only
-@sk._direct
+@sk._stamped
 def reduce_max(tile: Tile, axis: int | None = None) -> Any:
     """Return the largest element of a tile, a number, NaN if there is one; along an axis, a tile without it."""
     require_tile("reduce_max", tile)
@@ -201,7 +201,7 @@ def reduce_max(tile: Tile, axis: int | None = None) -> Any:
 
 
 @sk._kernel_only
-@sk._direct
+@sk._stamped
 def reduce_min(tile: Tile, axis: int | None = None) -> Any:
     """Return the smallest element of a tile, a number, NaN if there is one; along an axis, a tile without it."""
     require_tile("reduce_min", tile)
@@ -230,7 +230,7 @@ def of_one(function: str, tile: Tile, combine: Combine, identity: Any, axis: int
 
 
 @sk._kernel_only
-@sk._direct
+@sk._stamped
 def argmax(tile: Tile, axis: int | None = None) -> Any:
     """Return the index, an int64, of the largest element of a tile: of several the lowest, of NaNs the first.
 
@@ -240,7 +240,7 @@ def argmax(tile: Tile, axis: int | None = None) -> Any:
 
 
 @sk._kernel_only
-@sk._direct
+@sk._stamped
 def argmin(tile: Tile, axis: int | None = None) -> Any:
     """Return the index, an int64, of the smallest element of a tile: of several the lowest, of NaNs the first.
 

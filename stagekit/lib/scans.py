@@ -53,7 +53,7 @@ def _of_one_axis(tiles: list[Tile], combiner: Combiner, is_reversed: bool) -> li
 
 
 @sk._kernel_only
-@sk._direct
+@sk._stamped
 def cumsum(tile: Tile, reverse: bool = False, *, axis: int | None = None) -> Tile:
     """Return the tile whose element i is the sum of elements 0 to i of a tile; from i on if `reverse`.
 
@@ -65,7 +65,7 @@ def cumsum(tile: Tile, reverse: bool = False, *, axis: int | None = None) -> Til
 
 
 @sk._kernel_only
-@sk._direct
+@sk._stamped
 def cumprod(tile: Tile, reverse: bool = False, *, axis: int | None = None) -> Tile:
     """Return the tile whose element i is the product of elements 0 to i of a tile; from i on if `reverse`.
 

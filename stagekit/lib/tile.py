@@ -52,12 +52,12 @@ def _methods(symbol: str) -> tuple[Method, Method]:
     """Return the methods of an operator for what is on its left, and for what is on its right."""
     operate, rule = sk._operation(symbol), RULES.get(symbol)
 
-    @sk._direct
+    @sk._stamped
     def plain(self: Any, other: Any) -> Any:
         found = _formed(rule, self, other) if rule and self.form else None
         return self.each(operate, self, other) if found is None else found
 
-    @sk._direct
+    @sk._stamped
     def mirrored(self: Any, other: Any) -> Any:
         found = _formed(lambda right, left: rule(left, right), self, other) if rule and self.form else None
         return self.each(operate, other, self) if found is None else found
@@ -108,14 +108,14 @@ class ByElement:
 
     __hash__ = None  # type: ignore[assignment]  # `==` gives no bool, so these are no keys
 
-    @sk._direct
+    @sk._stamped
     def __neg__(self) -> Any:
         return self.each(_NEGATE, self)
 
     def __pos__(self) -> Any:
         return self
 
-    @sk._direct
+    @sk._stamped
     def __invert__(self) -> Any:
         return self.each(_INVERT, self)
 
@@ -184,7 +184,7 @@ class Tile(ByElement):
         """Return the tile of the same bits as another dtype of the same size."""
         return self.each(sk._view, self, dtype)
 
-    @sk._direct
+    @sk._stamped
     def each(self, function: Callable[..., Traced], *args: Any, **named: Any) -> Tile:
         """Return the tile of `function` of each element of the arguments, which are tiles like this one or scalars.
 
@@ -282,7 +282,7 @@ class Tile(ByElement):
         """Return for each element whether it exists: True itself, not a run-time value, where it does in every thread."""
         return self.layout.valid()
 
-    @sk._direct
+    @sk._stamped
     def __stagekit_map__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tile | None:
         """Apply a function of the language to arguments of which this tile is the first that is a tile."""
         access = ACCESSES.get("atomics" if is_atomic(function) else function)
@@ -317,7 +317,7 @@ class Tile(ByElement):
 
     __iter__ = None  # else Python would count through `__getitem__`
 
-    @sk._direct
+    @sk._stamped
     def __getitem__(self, index: Any) -> Any:
         """Return what an index takes of the tile, by NumPy's rules: static slices, integers, None for a new axis, `...`.
 
@@ -339,7 +339,7 @@ class Tile(ByElement):
             return Tile((), layout, cut_form(self.form, index.cuts))
         return tile_of(cut_elements(self.elements, self.layout, index.cuts, layout), layout)
 
-    @sk._direct
+    @sk._stamped
     def reshape(self, *shape: Any) -> Tile:
         """Return the tile of the same elements, in C order, with other axes. shape: ints, or a tuple; -1 stands for the rest."""
         wanted = _new_shape(self, shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape)
@@ -354,7 +354,7 @@ class Tile(ByElement):
             return Tile((), layout, reshaped(self.form, lambda strides: tuple([_step(strides[0], s) for s in steps])))
         return self._in(layout)
 
-    @sk._direct
+    @sk._stamped
     def trans(self, *order: Any) -> Tile:
         """Return the tile whose axis i is axis `order[i]` of this one; without an order, with its axes turned round."""
         axes = tuple(order[0] if len(order) == 1 and isinstance(order[0], tuple | list) else order)

@@ -15,14 +15,14 @@ _ADD, _AND, _OR = map(sk._operation, ("+", "&", "|"))
 
 
 @sk._kernel_only
-@sk._direct
+@sk._stamped
 def any(tile: Tile, axis: int | None = None) -> Any:
     """Return whether an element of a tile is not zero, a bool; along an axis, a tile without it. NaN is not zero."""
     return _vote("any", tile, axis, _OR, False)
 
 
 @sk._kernel_only
-@sk._direct
+@sk._stamped
 def all(tile: Tile, axis: int | None = None) -> Any:
     """Return whether no element of a tile is zero, a bool; along an axis, a tile without it. NaN is not zero."""
     return _vote("all", tile, axis, _AND, True)
@@ -42,7 +42,7 @@ def _vote(function: str, tile: Tile, axis: Any, combine: Combine, identity: bool
 
 
 @sk._kernel_only
-@sk._direct
+@sk._stamped
 def count_nonzero(tile: Tile, axis: int | None = None) -> Any:
     """Return how many elements of a tile are not zero, an int32; along an axis, a tile without it. NaN is not zero."""
     require_tile("count_nonzero", tile)

@@ -13,9 +13,10 @@ import functools
 from typing import Any, NoReturn
 
 from stagekit.diagnostics import UNKNOWN, Diagnostic, StagekitError
-from stagekit.ir import Block, Builder, Expand, Function, Lowering, Op, Scalar, Type, Unsupported, Value, Vector
+from stagekit.ir import Builder, Expand, Function, Lowering, Op, Scalar, Type, Unsupported, Value, Vector
 from stagekit.ir.ops import Constant, InlineAsm, IntrinsicOp
 from stagekit.ir.rewriter import Rewriter
+from stagekit.ir.stamps import BlockCopy, copy_of
 from stagekit.ir.typing import is_elementwise, types_of
 from stagekit.passes import PassContext
 
@@ -83,7 +84,7 @@ class _Expander(Rewriter):
             if not is_whole:
                 results = _lane_by_lane(op, builder)
             elif found.is_formula:
-                results = builder.copy(_formula(found, types_of(op.args), op.params), op.args, op.loc)
+                results = _formula(found, types_of(op.args), op.params).copy(builder, op.args, op.loc)
             else:
                 results = found.build(builder, op.args, op.params)
         self.ops(built.ops)
@@ -109,17 +110,17 @@ def _takes_vectors(expansion: Expand, op: IntrinsicOp) -> bool:
 
 
 @functools.cache
-def _formula(expansion: Expand, types: tuple[Type, ...], params: tuple[Any, ...]) -> Block:
+def _formula(expansion: Expand, types: tuple[Type, ...], params: tuple[Any, ...]) -> BlockCopy:
     """Return what a formula builds of values of these types: ops of a kernel are alike, and a copy takes a third of the time."""
     builder, args = Builder(UNKNOWN), tuple(map(Value, types))
     with builder.block(args) as built:
         builder.yield_(*expansion.build(builder, args, params))
-    return built.done()
+    return copy_of(built.done())
 
 
 @functools.cache
 def _is_straight(expansion: Expand, types: tuple[Type, ...], params: tuple[Any, ...]) -> bool:
-    *built, _ = _formula(expansion, types, params).ops
+    *built, _ = _formula(expansion, types, params).block.ops
     return all(is_elementwise(op) or isinstance(op, Constant) or _is_of_one_lane(op) for op in built)
 
 
