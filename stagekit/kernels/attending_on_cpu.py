@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import stagekit as sk
 from stagekit.kernels.heads import LOG2E, LOWEST, arrays_of, end_of_keys, of_head, padded, sign_and_factor
 from stagekit.kernels.host import Dtype, factory
+from stagekit.kernels.options import require_multiple
 
 STRIP = 32  # rows of q that go together, one for each thread of a program
 AT_ONCE = 8  # keys, or columns of values
@@ -112,6 +113,8 @@ def attention_on_cpu_kernel(
 
     ROWS: of q, a multiple of 32; COLUMNS: keys that are copied at once, a multiple of 8.
     """
+    require_multiple("ROWS", ROWS, STRIP)
+    require_multiple("COLUMNS", COLUMNS, 8)
     queries, keys = sk.dynamic("queries"), sk.dynamic("keys")
     like_q, like_k, of_rows = arrays_of(dtype, DIM, CAUSAL, HEADS_AXIS, queries, keys)
     Queries = Annotated[sk.Array, like_q]
@@ -250,6 +253,8 @@ def attention_by_pairs_kernel(DIM: int, CAUSAL: bool, HEADS_AXIS: int, ROWS: int
 
     ROWS: of q, a multiple of 32; COLUMNS: keys that are copied at once, a multiple of 32.
     """
+    require_multiple("ROWS", ROWS, STRIP)
+    require_multiple("COLUMNS", COLUMNS, STRIP)
     queries, keys = sk.dynamic("queries"), sk.dynamic("keys")
     like_q, like_k, of_rows = arrays_of(sk.bfloat16, DIM, CAUSAL, HEADS_AXIS, queries, keys)
     Queries = Annotated[sk.Array, like_q]

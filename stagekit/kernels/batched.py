@@ -17,7 +17,7 @@ from stagekit.kernels.host import (
     require,
     require_array,
 )
-from stagekit.kernels.matrices import CPU_BLOCKS, Blocks, block_of, blocks_for, cpu_blocks_for
+from stagekit.kernels.matrices import CPU_BLOCKS, Blocks, BlockSizes, block_of, blocks_for, cpu_blocks_for
 from stagekit.kernels.sharing import checked_out
 
 SMALL_GROUPS = 64  # rows of a group, on average, for which a block has no more
@@ -39,7 +39,7 @@ def product_of(a: Any, b: Any, row: Any, column: Any, BLOCKS: Blocks) -> Any:
 
 
 @factory
-def batched_matmul_kernel(dtype: Dtype, BLOCKS: tuple[int, ...]) -> sk.JitFunction:
+def batched_matmul_kernel(dtype: Dtype, BLOCKS: BlockSizes) -> sk.JitFunction:
     """Return the kernel `k[blocks of rows, blocks of columns, matrices](a, b, out)`."""
     batch, m, n, k = sk.dynamic("batch"), sk.dynamic("m"), sk.dynamic("n"), sk.dynamic("k")
     A = Annotated[sk.Array, sk.Tensor((batch, m, k), dtype, (None, None, 1))]
@@ -96,7 +96,7 @@ def place_of(number: Any, ends: Any, GROUPS: int, M: int) -> tuple[Any, Any]:
 
 
 @factory
-def grouped_matmul_kernel(dtype: Dtype, GROUPS: int, BLOCKS: tuple[int, ...]) -> sk.JitFunction:
+def grouped_matmul_kernel(dtype: Dtype, GROUPS: int, BLOCKS: BlockSizes) -> sk.JitFunction:
     """Return the kernel `k[blocks of rows, blocks of columns](a, b, ends, out)` for up to GROUPS groups, a power of two.
 
     There are at most `cdiv(rows, BLOCKS.rows) + groups` blocks of rows: a group may begin within the block where another ends.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, power_of_two
+from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, power_of_two, require
 from stagekit.kernels.reducing import MAX
 
 TILE = 2048  # elements that are put in order at once, at most: those found so far, and new ones
@@ -19,6 +19,7 @@ def topk_kernel(dtype: Dtype, K: int, BLOCK: int) -> sk.JitFunction:
     A program sorts the first BLOCK elements and keeps the best K; then it sorts these with the next BLOCK - K, and so on to the
     end of the row. Of equal elements the earlier one stays in front.
     """
+    require(K < BLOCK, "K is {}: it is below BLOCK, which is {}", K, BLOCK)
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     Rows = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, strides=(None, 1))]
     Values = Annotated[sk.Array, sk.Tensor((rows, K), dtype, strides=(None, 1))]

@@ -32,11 +32,13 @@ from stagekit.kernels.host import (
     require,
     require_packed,
 )
-from stagekit.kernels.matrices import Blocks
+from stagekit.kernels.matrices import Blocks, BlockSizes
 from stagekit.kernels.neighbouring import Pair
+from stagekit.kernels.options import Extent, Precision, require_multiple
 from stagekit.kernels.sharing import checked_out
 
 Tile = tuple[int, int, int, int]  # filters, pixels, elements of a filter, and threads of a program
+Pads = tuple[Extent, Extent]
 PRECISIONS = ("ieee", "tf32", "tf32x3")  # of float32
 MOST_PIXELS = 1 << 31  # of all images with their frames, whose numbers are int32
 SIDE = 64  # pixels and channels that a program of `to_rows` turns
@@ -48,7 +50,7 @@ _LEAST_DEPTH = 16  # channels of a round
 
 @factory
 def conv2d_kernel(
-    dtype: Dtype, KERNEL: Pair, STRIDE: Pair, PADDING: Pair, DILATION: Pair, BLOCKS: Tile, precision: str = "ieee"
+    dtype: Dtype, KERNEL: Pair, STRIDE: Pair, PADDING: Pads, DILATION: Pair, BLOCKS: Tile, precision: Precision = "ieee"
 ) -> sk.JitFunction:
     """Return the kernel `k[blocks of filters, blocks of pixels, images](x, filters, bias, out, out_columns)`.
 
@@ -88,7 +90,7 @@ def conv2d_kernel(
 
 
 @factory
-def to_rows_kernel(dtype: Dtype, PADDING: Pair) -> sk.JitFunction:
+def to_rows_kernel(dtype: Dtype, PADDING: Pads) -> sk.JitFunction:
     """Return the kernel `k[blocks of pixels, blocks of channels, images](x, out, out_columns)`, which copies images to rows.
 
     out: (images, pixels, channels), with the frame and with channels that x does not have, which are zeros.
@@ -137,7 +139,7 @@ def filter_rows_kernel(dtype: Dtype, AREA: int, CHANNELS: int, TILE: int) -> sk.
 
 @factory
 def conv2d_of_rows_kernel(
-    dtype: Dtype, KERNEL: Pair, STRIDE: int, DILATION: Pair, CHANNELS: int, BLOCKS: tuple[int, ...], precision: str
+    dtype: Dtype, KERNEL: Pair, STRIDE: int, DILATION: Pair, CHANNELS: int, BLOCKS: BlockSizes, precision: Precision
 ) -> sk.JitFunction:
     """Return the kernel `k[blocks of filters, blocks of pixels](rows, filters, bias, out, pitch, height, out_columns)`.
 
@@ -152,6 +154,7 @@ def conv2d_of_rows_kernel(
     Bias = Annotated[sk.Array, sk.Tensor((count,), dtype)]
     Out = Annotated[sk.Array, sk.Tensor((images, count, pixels), dtype, (None, None, 1))]
     M, N, K, threads, stages = Blocks(*BLOCKS)
+    require_multiple("CHANNELS", CHANNELS, K)
     parts_of_channels = CHANNELS // K
 
     @sk.jit(threads=threads)

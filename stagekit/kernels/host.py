@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import sys
 import types
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 import stagekit as sk
+from stagekit.kernels.options import Dtype as Dtype
+from stagekit.kernels.options import checked
 
 MAX_TILE = 32768  # elements of a row that one program holds at once: 32 in each of 1024 threads
 STREAMED_TILE = 4096  # elements of a tile of a longer row, which passes through in several
@@ -17,18 +20,36 @@ REREAD_TILE = 128  # elements of a tile of a row that is read several times on t
 FLOATS = (sk.float32, sk.float16, sk.bfloat16)  # what is computed with in float32
 
 
-Dtype = Any  # a dtype such as sk.float32, of which not every type checker knows that it is a DType
 _KEPT = 1024  # kernels of a factory, and functions that are settled
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def factory(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a factory give the same kernel for the same arguments, of which it keeps the last 1024.
+    """Make a factory check its options, and give the same kernel for the same ones, of which it keeps the last 1024.
 
-    Unlike `functools.lru_cache` it keeps the types of parameters.
+    They are checked when a kernel is made: a tuple that is equal to one of before, as (1.0, 2) is to (1, 2), gives its kernel.
     """
-    return cast(Callable[P, R], functools.lru_cache(_KEPT)(function))
+    made: Callable[..., R] = function
+
+    def fresh(*args: Any, **kwargs: Any) -> R:
+        taken = checked(function, args, kwargs)
+        is_as_given = len(taken) == len(args) and all(map(operator.is_, taken, args))
+        return made(*args) if is_as_given else kept(*taken)
+
+    cached = functools.lru_cache(_KEPT, typed=True)(fresh)  # True is equal to 1
+    kept: Callable[..., R] = cached
+
+    @functools.wraps(function)
+    def make(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return kept(*args, **kwargs)
+        except TypeError:
+            checked(function, args, kwargs)  # it says which option has no hash
+            raise
+
+    make.forget = cached.cache_clear  # type: ignore[attr-defined]
+    return make
 
 
 def settled(function: Callable[..., Any]) -> Callable[..., Any]:

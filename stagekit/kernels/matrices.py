@@ -22,6 +22,7 @@ from stagekit.kernels.host import (
     require_array,
     settled,
 )
+from stagekit.kernels.options import Precision, require_multiple
 from stagekit.kernels.sharing import checked_out
 
 MAX_OPERANDS = 4  # of an epilogue
@@ -45,6 +46,10 @@ class Blocks(NamedTuple):
     def bytes(self, itemsize: int) -> int:
         """Return how much shared memory the factors of all stages take."""
         return (self.rows + self.columns) * self.depth * self.stages * itemsize
+
+
+BlockSizes = Annotated[tuple[int, ...], Blocks]
+"""The numbers of `Blocks`, with stages or without."""
 
 
 # -- product --------------------------------------------------------------------------------------------------------------
@@ -87,8 +92,8 @@ def matmul_kernel(
     strides: tuple[tuple[int | None, int | None], ...],
     epilogue: Callable[..., Any] | None,
     kinds: tuple[Kind, ...],
-    BLOCKS: tuple[int, ...],
-    precision: str = "ieee",
+    BLOCKS: BlockSizes,
+    precision: Precision = "ieee",
     WHOLE: bool = False,
 ) -> sk.JitFunction:
     """Return the kernel `k[blocks of rows, blocks of columns](a, b, out, *operands)`.
@@ -293,6 +298,7 @@ def transpose_kernel(dtype: Dtype, SIDE: int, STRIP: int | None = None, THREADS:
 
     STRIP: columns of the strips in which it does that. All are read before the first is turned.
     """
+    require_multiple("SIDE", SIDE, STRIP or SIDE)
     rows, columns = sk.dynamic("rows"), sk.dynamic("columns")
     X = Annotated[sk.Array, sk.Tensor((rows, columns), dtype, (None, 1))]
     Out = Annotated[sk.Array, sk.Tensor((columns, rows), dtype, (None, 1))]

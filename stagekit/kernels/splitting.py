@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.host import Dtype, empty, factory, is_on_cpu, is_packed
+from stagekit.kernels.options import Precision
 
 Blocks = tuple[int, int, int, int, int]  # as in `matrices`
 
@@ -24,7 +25,7 @@ TILE = 1024  # elements that a program adds up
 
 @factory
 def partial_matmul_kernel(
-    dtype: Dtype, sums: Dtype, strides: tuple[tuple[int | None, int | None], ...], BLOCKS: Blocks, precision: str
+    dtype: Dtype, sums: Dtype, strides: tuple[tuple[int | None, int | None], ...], BLOCKS: Blocks, precision: Precision
 ) -> sk.JitFunction:
     """Return the kernel `k[blocks of rows, blocks of columns, parts](a, b, out, rounds)`, each part of so many rounds."""
     m, n, k = sk.dynamic("m"), sk.dynamic("n"), sk.dynamic("k")

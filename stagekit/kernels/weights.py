@@ -22,7 +22,8 @@ from stagekit.kernels.host import (
     require,
     require_array,
 )
-from stagekit.kernels.matrices import CPU_BLOCKS, Blocks
+from stagekit.kernels.matrices import CPU_BLOCKS, Blocks, BlockSizes
+from stagekit.kernels.options import require_multiple
 from stagekit.kernels.quantizing import LARGEST
 from stagekit.kernels.sharing import checked_out
 
@@ -40,7 +41,9 @@ def unpacked(bytes_: Any) -> Any:
 
 @factory
 def quantize_int4_kernel(dtype: Dtype, GROUP: int, TILE: int) -> sk.JitFunction:
-    """Return the kernel `k[rows, groups of a row](x, out, scales, zeros)`. TILE: a power of two, at least GROUP."""
+    """Return the kernel `k[rows, groups of a row](x, out, scales, zeros)`. TILE: a power of two from GROUP on, which is even."""
+    require_multiple("GROUP", GROUP, 2)
+    require(power_of_two(TILE) == TILE >= GROUP, "TILE is {}: it is a power of two, at least GROUP, {}", TILE, GROUP)
     Rows = Annotated[sk.Array, sk.Tensor((None, None), dtype, (None, 1))]
     Out = Annotated[sk.Array, sk.Tensor((None, None), sk.uint8, (None, 1))]
     Scales = Annotated[sk.Array, sk.Tensor((None, None), sk.float32)]
@@ -84,7 +87,7 @@ def quantize_int4(x: Any, *, group: int = 128) -> tuple[Any, Any, Any]:
 
 @factory
 def quantized_linear_kernel(
-    dtype: Dtype, weight_dtype: Dtype, GROUP: int, HAS_ZEROS: bool, BLOCKS: tuple[int, ...]
+    dtype: Dtype, weight_dtype: Dtype, GROUP: int, HAS_ZEROS: bool, BLOCKS: BlockSizes
 ) -> sk.JitFunction:
     """Return the kernel `k[blocks of rows, blocks of outputs](x, weight, scales, zeros, out)`. BLOCKS.depth divides GROUP."""
     m, n, k, groups = sk.dynamic("m"), sk.dynamic("n"), sk.dynamic("k"), sk.dynamic("groups")
@@ -93,6 +96,7 @@ def quantized_linear_kernel(
     Scales = Annotated[sk.Array, sk.Tensor((n, groups), sk.float32)]
     Out = Annotated[sk.Array, sk.Tensor((m, n), dtype, (None, 1))]
     M, N, K, threads, stages = Blocks(*BLOCKS)
+    require_multiple("GROUP", GROUP, K)
     per_byte = 2 if weight_dtype is sk.uint8 else 1
 
     @sk.jit(threads=threads)
