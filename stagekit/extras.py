@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -41,6 +40,8 @@ def require_extra(what: str, library: str, extra: str, packages: Iterable[str] =
     try:
         return _imported(library, EXTRAS[extra][name])
     except ImportError as error:
+        import shlex  # for this error only
+
         command = shlex.join(packages or [EXTRAS[extra][name]])
         raise ExtraError(ExtraMissing(what, name, str(error), command, extra)) from None
 

@@ -44,16 +44,25 @@ class Staged:
         self.run = run
         self.name = run.__name__.rstrip("_")
         self.is_elementwise = is_elementwise
-        parameters = list(inspect.signature(run).parameters.values())[1:]
-        plain = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-        must_be_named = any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters)
+        code, defaults = run.__code__, run.__kwdefaults__ or {}
+        plain = code.co_argcount - max(code.co_posonlyargcount, 1)  # without the site
+        by_name = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
         # from `least` to `most` arguments, given by position, fit without a look at the signature
-        self.most = -1 if must_be_named else len(plain)
-        self.least = sum(p.default is p.empty for p in plain)
-        self.signature = inspect.Signature([p.replace(annotation=inspect.Parameter.empty) for p in parameters])
-        self.__doc__, self.__signature__ = run.__doc__, self.signature
+        self.most = plain if all(name in defaults for name in by_name) else -1
+        self.least = plain - len(run.__defaults__ or ())
+        self.__doc__ = run.__doc__
         self.__name__ = self.__qualname__ = self.name
         self.__module__, self._place = run.__module__, run.__qualname__
+
+    @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        """What it takes, without annotations; `import stagekit` need not know of any."""
+        parameters = list(inspect.signature(self.run).parameters.values())[1:]
+        return inspect.Signature([p.replace(annotation=inspect.Parameter.empty) for p in parameters])
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return self.signature
 
     def __reduce__(self) -> str:
         """Return the name by which it is pickled; a copy is the object itself, as with functions."""

@@ -1,7 +1,8 @@
-"""A record that breaks a rule is refused when it is made; the generated pages are what the records say."""
+"""Every record keeps the rules of records; the generated pages are what the records say."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,33 +14,60 @@ from stagekit.diagnostics import InternalError
 from stagekit.dtypes import float32, int32
 from stagekit.intrinsics import FAMILIES, all_intrinsics
 from stagekit.intrinsics.registry import define, each_dtype, sig
-from stagekit.ir import Effect, Expand, Intrinsic
+from stagekit.ir import Effect, Expand, Intrinsic, Native, Unsupported
+from stagekit.ir.core import PURE
+from stagekit.ir.intrinsic import TARGETS
 from tools.pages import pages, records_of
 
 ROOT = Path(__file__).parents[2]
 NOTHING = Expand(lambda b, args, params: args)
 
 
-def rule_broken_by(**changed: Any) -> str:
-    """What `define` says about a record that is right but for `changed`."""
-    right: dict[str, Any] = {
-        "name": "not_a_record",
-        "args": ("x",),
-        "sigs": (sig([float32], float32),),
-        "lower": {"cuda": NOTHING, "cpu": NOTHING},
-        "evaluate": np.abs,
-        "doc": "A record.",
-        "source": "this test",
-    }
-    with pytest.raises(InternalError) as caught:
-        define(**{**right, **changed})
-    return str(caught.value)
+RULES: list[tuple[Callable[[Intrinsic], bool], str]] = [
+    (lambda r: r.name.isidentifier(), "the name is not an identifier"),
+    (lambda r: bool(r.doc and r.source), "needs a doc and a source"),
+    (lambda r: bool(r.sigs) and all(len(s.args) == len(r.args) for s in r.sigs), "signatures do not match `args`"),
+    (lambda r: len({s.args for s in r.sigs}) == len(r.sigs), "two overloads with the same argument types"),
+    (lambda r: len(r.defaults) <= len(r.args), "more defaults than arguments"),
+    (lambda r: {"cuda", "cpu"} <= r.lower.keys(), "needs a lowering for cuda and cpu (`Unsupported` with a reason)"),
+    (lambda r: {*r.lower, *r.lower_fast, *r.tolerance} <= set(TARGETS), "names an unknown target"),
+    # What each target knows by itself has nothing to evaluate: `block_idx` is pure, and so is a tensor map.
+    (lambda r: r.effects != PURE or r.evaluate is not None or is_native(r), "a pure intrinsic needs `evaluate`"),
+    (  # one that has a level is called by the front end
+        lambda r: bool(r.public_in or r.level) or all(isinstance(h, Native | Unsupported) for h in r.lower.values()),
+        "nobody finds it",
+    ),
+    (lambda r: r.evaluate is not None or "interp" in r.lower, "needs `evaluate` or a lowering for interp"),
+]
+
+
+def is_native(record: Intrinsic) -> bool:
+    return not record.args or isinstance(record.lower.get("interp"), Native)
+
+
+def broken_rules(record: Intrinsic) -> list[str]:
+    return [sentence for holds, sentence in RULES if not holds(record)]
+
+
+def test_every_record_keeps_the_rules() -> None:
+    assert {} == {record.name: broken for record in all_intrinsics() if (broken := broken_rules(record))}
+
+
+RIGHT: dict[str, Any] = {
+    "name": "not_a_record",
+    "args": ("x",),
+    "sigs": (sig([float32], float32),),
+    "lower": {"cuda": NOTHING, "cpu": NOTHING},
+    "evaluate": np.abs,
+    "doc": "A record.",
+    "source": "this test",
+}
 
 
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"name": "sqrt"}, "defined twice"),
+        ({}, ""),
         ({"name": "not a name"}, "not an identifier"),
         ({"doc": ""}, "needs a doc"),
         ({"source": ""}, "and a source"),
@@ -54,8 +82,16 @@ def rule_broken_by(**changed: Any) -> str:
         ({"public_in": ()}, "nobody finds it"),
     ],
 )
-def test_a_record_is_checked_when_defined(changed: dict[str, Any], sentence: str) -> None:
-    assert sentence in rule_broken_by(**changed)
+def test_a_rule_tells_a_record_that_breaks_it(changed: dict[str, Any], sentence: str) -> None:
+    found = broken_rules(Intrinsic(**{**RIGHT, **changed}))
+
+    assert bool(sentence) == bool(found)
+    assert sentence in " ".join(found)
+
+
+def test_a_name_is_defined_once() -> None:
+    with pytest.raises(InternalError, match="intrinsic `sqrt`: defined twice"):
+        define(**{**RIGHT, "name": "sqrt"})
 
 
 MODULES = [module for family in FAMILIES.values() for module in family]
