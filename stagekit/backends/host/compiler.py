@@ -25,6 +25,7 @@ from stagekit.backends.host.memory import emit_alloc, emit_load, emit_store, emi
 from stagekit.backends.host.pieces import Plan, plan
 from stagekit.backends.host.pointers import emit_offset
 from stagekit.backends.host.safepoints import asking_loops, waiting_loops
+from stagekit.backends.host.scaling import with_scaling
 from stagekit.backends.host.target import OPTIMISATION_LEVEL, Processor, check_symbols, shared_machine, this_processor
 from stagekit.backends.host.warp import KernelContext, LocalPlace, Warp
 from stagekit.backends.host.whole import take_apart
@@ -115,6 +116,8 @@ def compile_for(
         fn = soften_halves(fn)
     if not processor.host_features.has_matrix_unit:
         fn = without_matrix_unit(fn)
+    if processor.host_features.has_avx512:
+        fn = with_scaling(fn)
     fn = take_apart(fn, block)
     entry = re.sub(r"\W", "_", f"stagekit_{fn.name}", flags=re.ASCII)
     waiting, asking = waiting_loops(fn), asking_loops(fn)

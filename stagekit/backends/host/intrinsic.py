@@ -225,7 +225,8 @@ def _emit_fence(warp: Warp, op: ops.IntrinsicOp, native: Native) -> None:
 def _emit_llvm(warp: Warp, op: ops.IntrinsicOp, lowering: Llvm) -> Form:
     def write(lanes: Lanes, texts: list[str]) -> str:
         held = [llvm_type(v.type, lanes) for v in op.args]
-        name, args = lowering.name.replace("{T}", suffix(held[0])), zip(held, texts, strict=True)
+        name = lowering.name.replace("{T}", suffix(held[0])).replace("{last}", suffix(held[-1]))
+        args = zip(held, texts, strict=True)
         return warp.w.call(llvm_type(op.result.type, lanes), name, [*args, *lowering.immediates])
 
     return elementwise(warp, [(v.type, warp[v]) for v in op.args], op.result.type, write)
