@@ -167,7 +167,7 @@ def slot_values(signature: Signature, values: Sequence[Any]) -> list[Any] | None
     """Return the native parameters that these arguments give; None where the launch will refuse one of them."""
     try:
         return [_slot_value(slot, values[slot.argument]) for slot in signature.slots]
-    except (AttributeError, IndexError, TypeError):
+    except (AttributeError, IndexError, TypeError, ValueError, OverflowError):
         return None
 
 

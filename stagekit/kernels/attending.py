@@ -40,6 +40,7 @@ from stagekit.kernels.host import (
     room_of,
 )
 from stagekit.kernels.matrices import by_groups
+from stagekit.kernels.options import option_of
 from stagekit.kernels.sharing import checked_out
 
 WHOLE_DIM = 128  # up to which a warp holds whole rows of the gradients of k and v
@@ -164,7 +165,11 @@ def attention(
     """
     shape = checked_sizes(q, k, v, heads_axis, causal)
     out = empty(q, tuple(q.shape), dtype_of(q)) if out is None else checked_out(out, q, apart=(k, v))
-    lse = empty(q, (shape.batch, shape.heads, shape.queries), sk.float32) if return_lse else None
+    lse = (
+        empty(q, (shape.batch, shape.heads, shape.queries), sk.float32)
+        if option_of("return_lse", return_lse, bool)
+        else None
+    )
     of, arguments = (dtype_of(q), shape.dim, causal, heads_axis), (q, k, v, out, lse, scale_of(scale, shape.dim))
     if is_on_cpu(q):
         kernel, rows = cpu_kernel_for(*of)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, power_of_two, require
+from stagekit.kernels.options import int_of
 from stagekit.kernels.reducing import MAX
 
 TILE = 2048  # elements that are put in order at once, at most: those found so far, and new ones
@@ -47,6 +48,7 @@ def topk(x: Any, k: int) -> tuple[Any, Any]:
     k: from 1 to 1024, and at most as many as a row has. NaN is larger than all numbers; of equal elements the first comes first.
     x: any dtype.
     """
+    k = int_of("k", k, 0)
     source = as_rows(x)
     rows, columns = source.shape
     if not 1 <= k <= min(MOST, columns):

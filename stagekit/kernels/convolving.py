@@ -34,7 +34,7 @@ from stagekit.kernels.host import (
 )
 from stagekit.kernels.matrices import Blocks, BlockSizes
 from stagekit.kernels.neighbouring import Pair
-from stagekit.kernels.options import Extent, Precision, require_multiple
+from stagekit.kernels.options import Extent, Precision, int_of, require_multiple
 from stagekit.kernels.sharing import checked_out
 
 Tile = tuple[int, int, int, int]  # filters, pixels, elements of a filter, and threads of a program
@@ -265,9 +265,8 @@ def conv2d(
 
 def _pair(name: str, value: int | Pair, least: int) -> Pair:
     """Return one int for rows and one for columns."""
-    pair = (value, value) if isinstance(value, int) else tuple(value)
-    require(
-        len(pair) == 2 and all(isinstance(each, int) and each >= least for each in pair),
-        f"{name} is {value!r}: give an int from {least} on, or two",
-    )
-    return pair[0], pair[1]
+    if isinstance(value, tuple | list):
+        require(len(value) == 2, "{} is {!r}: it is an int from {} on, or two", name, value, least)
+        return int_of(name, value[0], least), int_of(name, value[1], least)
+    both = int_of(name, value, least)
+    return both, both

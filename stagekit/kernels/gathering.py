@@ -6,7 +6,7 @@ import math
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, require_packed, tile_of
+from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, is_array, require, require_packed, tile_of
 from stagekit.kernels.sharing import checked_out
 
 
@@ -89,6 +89,7 @@ def embedding_backward(gradient: Any, numbers: Any, out: Any) -> Any:
     gradient: the axes of numbers, and the last of out. out: two axes, best float32: each addition is rounded, and they come in no
     certain order, so that the last bits may differ from run to run.
     """
+    require(is_array(out), "out is {!r}: it is an array", out)
     flat, columns = _flat(numbers), out.shape[-1]
     tile = tile_of(columns)
     kernel = embedding_backward_kernel(dtype_of(gradient), dtype_of(numbers), dtype_of(out), tile)

@@ -104,6 +104,6 @@ def scale_of(scale: Any, dim: int) -> Any:
     """Return the scale of scores: that which was given, or dim**-0.5."""
     if scale is None:
         return dim**-0.5
-    require(isinstance(scale, numbers.Real), "scale is {!r}: it is a number", scale)
+    require(isinstance(scale, numbers.Real) and scale is not True, "scale is {!r}: it is a number", scale)
     require(math.isfinite(scale), "scale is {!r}: it is finite", scale)
     return scale

@@ -23,6 +23,7 @@ from stagekit.kernels.heads import HEADS, LEAST_SCALE, LOG2E, LOWEST, Sizes, arr
 from stagekit.kernels.hopper import HALVES, LINE, LOADER, UNIT, WARPGROUP, packed, put_unit
 from stagekit.kernels.host import Dtype, dtype_of, empty, factory, require
 from stagekit.kernels.matrices import by_groups
+from stagekit.kernels.options import option_of
 from stagekit.kernels.sharing import checked_out, footprint_of
 from stagekit.kernels.splitting import MULTIPROCESSORS
 
@@ -419,6 +420,10 @@ def hopper_attention(
     given = f"got {scale} and {shape.keys} keys; `attention` takes any"
     require(scale > 0 and shape.keys > 0, f"a scale above 0 and a key or more are needed, {given}")
     out = empty(q, tuple(q.shape), dtype) if out is None else checked_out(out, q, apart=(k, v))
-    lse = empty(q, (shape.batch, shape.heads, shape.queries), sk.float32) if return_lse else None
+    lse = (
+        empty(q, (shape.batch, shape.heads, shape.queries), sk.float32)
+        if option_of("return_lse", return_lse, bool)
+        else None
+    )
     attend_by_warpgroups(shape, (dtype, shape.dim, causal, heads_axis), (q, k, v, out, lse, scale))
     return (out, lse) if return_lse else out

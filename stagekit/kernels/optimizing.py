@@ -6,7 +6,8 @@ import math
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.host import Dtype, dtype_of, factory, float_dtype_of, require_packed
+from stagekit.kernels.host import Dtype, dtype_of, factory, float_dtype_of, require, require_packed
+from stagekit.kernels.options import LEAST_SEED, int_of, option_of
 
 PIECE = 1024  # elements of a program
 
@@ -73,8 +74,23 @@ def adamw(
         require_packed(array)
     if seed is not None and dtype_of(x) is not sk.bfloat16:
         raise ValueError(f"only bfloat16 is rounded at random: x is {dtype_of(x).name}, leave out the seed")
+    step, is_pair = int_of("step", step, 1), isinstance(betas, tuple | list) and len(betas) == 2
+    require(
+        is_pair and all(0 <= option_of("betas", beta, float) < 1 for beta in betas),
+        "betas is {!r}: it is two numbers from 0 to below 1",
+        betas,
+    )
     kernel = adamw_kernel(float_dtype_of(x), dtype_of(gradient), dtype_of(mean), len(x.shape), seed is not None, PIECE)
     scales = [1 / (1 - beta**step) for beta in betas]
     kernel[sk.cdiv(math.prod(x.shape), PIECE)](
-        x, gradient, mean, square, rate, *betas, eps, decay, *scales, 0 if seed is None else seed
+        x,
+        gradient,
+        mean,
+        square,
+        rate,
+        *betas,
+        eps,
+        decay,
+        *scales,
+        0 if seed is None else int_of("seed", seed, LEAST_SEED),
     )

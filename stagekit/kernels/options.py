@@ -1,4 +1,4 @@
-"""What factories ask of their options, as their annotations say, before anything is traced.
+"""What factories ask of their options, as their annotations say, and plain functions of theirs, before anything is traced.
 
     def topk_kernel(dtype: Dtype, K: int, BLOCK: int)
     topk_kernel(sk.float32, True, 64)                ValueError: K is True: it is an int from 1 on
@@ -44,6 +44,7 @@ class Least(NamedTuple):
 
 Dtype = Annotated[Any, sk.DType]  # a dtype such as sk.float32, of which not every type checker knows that it is a DType
 Precision = Annotated[str, Choices(("ieee", "tf32", "tf32x3"))]  # of float32
+LEAST_SEED = -(2**63)  # of an int64
 Extent = Annotated[int, Least(0)]
 """An int that may be 0."""
 
@@ -60,6 +61,16 @@ def require_multiple(name: str, value: int, of: int) -> None:
     """Refuse an option of a factory that another one, or what the kernel is made of, does not divide."""
     if value % of:
         raise ValueError(f"{name} is {value}: it is a multiple of {of}")
+
+
+def int_of(name: str, value: Any, least: int) -> Any:
+    """Return an option of a plain function that is an int, no less than `least`. Refused: what is none."""
+    return value if type(value) is int and value >= least else _taken(name, value, _int_from(least))
+
+
+def option_of(name: str, value: Any, kind: Any) -> Any:
+    """Return an option of a plain function: a bool, a float, which may be an int, or a dtype. Refused: what is none."""
+    return value if type(value) is kind else _taken(name, value, _PLAIN[kind])
 
 
 @functools.cache

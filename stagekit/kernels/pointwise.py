@@ -21,6 +21,7 @@ from stagekit.kernels.host import (
     require_packed,
     settled,
 )
+from stagekit.kernels.options import LEAST_SEED, int_of, option_of
 from stagekit.kernels.sharing import checked_out
 
 MAX_INPUTS = 8
@@ -137,6 +138,7 @@ def swiglu_backward_kernel(dtype: Dtype, BLOCK: int) -> sk.JitFunction:
 def swiglu_backward(gradient: Any, gate: Any, up: Any, *, out: tuple[Any, Any] | None = None) -> tuple[Any, Any]:
     """Return the gradients of gate and up, from that of `swiglu(gate, up)`. out: arrays for them; gate and up themselves too."""
     out = (empty_like(gate), empty_like(up)) if out is None else out
+    require(isinstance(out, tuple | list) and len(out) == 2, "out is {!r}: it is two arrays", out)
     arrays = [as_rows(x) for x in (gradient, gate, up, *[checked_out(each, gradient, gate, up) for each in out])]
     rows, columns = arrays[0].shape
     swiglu_backward_kernel(float_dtype_of(gate), PIECE)[rows, sk.cdiv(columns, PIECE)](*arrays)
@@ -187,6 +189,7 @@ def rope(x: Any, cos: Any, sin: Any, *, out: Any = None, interleaved: bool = Fal
     the other way, which makes of the gradient of the result that of x. Source: Su et al., RoFormer, 2021.
     """
     out = empty_like(x) if out is None else checked_out(out, x)
+    is_back = option_of("backward", backward, bool)
     require(
         len(x.shape) > 1 and x.shape[-1] % 2 == 0,
         f"x has shape {tuple(x.shape)}: heads lie along the last axis, in pairs",
@@ -196,7 +199,7 @@ def rope(x: Any, cos: Any, sin: Any, *, out: Any = None, interleaved: bool = Fal
     source, target = (_as_tokens(each, width) for each in (x, out))
     each = max(1, PIECE // size)
     kernel = rope_kernel(float_dtype_of(x), dtype_of(cos), size // 2, interleaved, each)
-    kernel[source.shape[0], sk.cdiv(heads, each)](source, cos, sin, target, -1.0 if backward else 1.0)
+    kernel[source.shape[0], sk.cdiv(heads, each)](source, cos, sin, target, -1.0 if is_back else 1.0)
     return out
 
 
@@ -232,8 +235,11 @@ def dropout(x: Any, probability: float, seed: int, *, out: Any = None) -> Any:
     gaps, float32, float16 or bfloat16. seed: an int64. out: like x, x itself too. Source: Philox, see `sk.rand`.
     """
     require_packed(x)
-    require(0 <= probability < 1, f"probability is {probability}: it lies from 0 to below 1")
+    require(
+        0 <= option_of("probability", probability, float) < 1,
+        f"probability is {probability}: it lies from 0 to below 1",
+    )
     out = empty_like(x) if out is None else checked_out(out, x)
     kernel = dropout_kernel(float_dtype_of(x), len(x.shape), PIECE)
-    kernel[sk.cdiv(math.prod(x.shape), PIECE)](x, out, probability, seed)
+    kernel[sk.cdiv(math.prod(x.shape), PIECE)](x, out, probability, int_of("seed", seed, LEAST_SEED))
     return out

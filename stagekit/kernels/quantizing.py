@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, float_dtype_of
+from stagekit.kernels.options import int_of, option_of
 from stagekit.kernels.sharing import checked_out
 
 LARGEST: dict[Any, float] = {
@@ -57,7 +58,8 @@ def quantize(x: Any, dtype: Dtype = sk.int8, *, group: int = 128, out: Any = Non
     that each number is at most half a unit in the last place off: half a scale for int8. x: float32, float16 or bfloat16. The
     last group of a row may be shorter. Scales are float32, of shape (..., groups).
     """
-    if dtype not in LARGEST:
+    group = int_of("group", group, 1)
+    if option_of("dtype", dtype, sk.DType) not in LARGEST:
         raise ValueError(f"dtype is {dtype!r}: numbers are quantised to {', '.join(d.name for d in LARGEST)}")
     source = as_rows(x)
     rows, columns = source.shape
@@ -91,9 +93,14 @@ def dequantize_kernel(dtype: Dtype, to: Dtype, GROUP: int, GROUPS: int) -> sk.Ji
 
 def dequantize(q: Any, scales: Any, dtype: Dtype = sk.float32, *, group: int = 128, out: Any = None) -> Any:
     """Return numbers of 8 bits times the scales of their groups, in `dtype`: what `quantize` was given, but for its roundings."""
+    group = int_of("group", group, 1)
     source = as_rows(q)
     rows, columns = source.shape
-    out = empty(q, tuple(q.shape), dtype) if out is None else checked_out(out, apart=(q, scales))
+    out = (
+        empty(q, tuple(q.shape), option_of("dtype", dtype, sk.DType))
+        if out is None
+        else checked_out(out, apart=(q, scales))
+    )
     each = groups_of_a_program(group)
     kernel = dequantize_kernel(dtype_of(q), dtype_of(out), group, each)
     kernel[rows, sk.cdiv(columns, each * group)](source, as_rows(scales), as_rows(out))

@@ -127,8 +127,9 @@ def _reduce(of: Reduction, x: Any, axis: int | None) -> Any:
 
 
 def require_last(axis: int, x: Any) -> None:
-    text = f"axis is {axis}: rows lie along the last axis, -1; None stands for the whole array"
-    require(axis in (-1, len(x.shape) - 1), text)
+    last = len(x.shape) - 1
+    if axis is True or axis not in (-1, last):
+        require(False, "axis is {!r}: rows lie along the last axis, -1; None stands for the whole array", axis)
 
 
 def sum(x: Any, *, axis: int | None = None) -> Any:

@@ -23,6 +23,7 @@ from stagekit.kernels.host import (
     require_packed,
     tile_of,
 )
+from stagekit.kernels.options import option_of
 from stagekit.kernels.reducing import SUM, reduced, require_last, widened
 from stagekit.kernels.sharing import checked_out
 
@@ -242,7 +243,7 @@ def cumsum(x: Any, *, axis: int | None = None, out: Any = None, fixed_order: boo
         return out
     require(len(x.shape) == 1, f"an array of shape {tuple(x.shape)} has several axes: sum along the last by axis=-1")
     require_packed(x)
-    if fixed_order:
+    if option_of("fixed_order", fixed_order, bool):
         _cumsum_by_stretches(x, out)
     else:
         _cumsum_by_looking_back(x, out)

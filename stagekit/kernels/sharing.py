@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stagekit.kernels.host import require
+from stagekit.kernels.host import is_array, require
 
 
 class Footprint(NamedTuple):
@@ -28,6 +28,7 @@ def checked_out(out: Any, *inputs: Any, apart: tuple[Any, ...] = ()) -> Any:
 
     inputs: of which each program reads what it then writes: `out` may have the very same elements. apart: it may not, of these.
     """
+    require(is_array(out), "out is {!r}: it is an array", out)
     others = [each for each in inputs if each is not out and not are_apart(each, out)]
     apart = tuple([each for each in apart if not are_apart(each, out)])
     if not others and not apart:

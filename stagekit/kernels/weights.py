@@ -23,7 +23,7 @@ from stagekit.kernels.host import (
     require_array,
 )
 from stagekit.kernels.matrices import CPU_BLOCKS, Blocks, BlockSizes
-from stagekit.kernels.options import require_multiple
+from stagekit.kernels.options import int_of, require_multiple
 from stagekit.kernels.quantizing import LARGEST
 from stagekit.kernels.sharing import checked_out
 
@@ -77,7 +77,8 @@ def quantize_int4(x: Any, *, group: int = 128) -> tuple[Any, Any, Any]:
     dtype = float_dtype_of(x)
     require(len(x.shape) == 2, f"x has shape {tuple(x.shape)}: give a matrix")
     rows, columns = x.shape
-    divides = isinstance(group, int) and group > 0 and group % 2 == 0 and columns % group == 0
+    group = int_of("group", group, 1)
+    divides = group % 2 == 0 and columns % group == 0
     require(divides, f"group={group!r} of {columns} columns: it is an even integer and divides them")
     out = empty(x, (rows, columns // 2), sk.uint8)
     scales, zeros = (empty(x, (rows, columns // group), d) for d in (sk.float32, sk.uint8))

@@ -115,7 +115,7 @@ IMAGES, FILTERS = np.zeros((1, 2, 5, 5), np.float32), np.zeros((3, 2, 3, 3), np.
 @pytest.mark.parametrize(("call", "text"), [
     (lambda: kernels.conv2d(IMAGES, FILTERS[:, :1].copy()), "x and filters have shapes"),
     (lambda: kernels.conv2d(IMAGES, np.zeros((3, 2, 7, 7), np.float32)), "do not fit into padded images"),
-    (lambda: kernels.conv2d(IMAGES, FILTERS, stride=0), "stride is 0: give an int from 1 on"),
+    (lambda: kernels.conv2d(IMAGES, FILTERS, stride=0), "stride is 0: it is an int from 1 on"),
     (lambda: kernels.conv2d(IMAGES, FILTERS, padding=(1, 2, 3)), "padding is"),
     (lambda: kernels.stencil(laplacian, IMAGES, edge="mirror"), "edge is 'mirror'"),
     (lambda: kernels.stencil(laplacian, IMAGES, out=IMAGES), "other programs still read"),

@@ -211,3 +211,122 @@ def test_options_that_do_not_go_together_are_refused_in_words(text: str) -> None
 
     with pytest.raises(ValueError, match=re.escape(text)):
         FACTORIES[name](**{**options, **changed})
+
+
+# -- plain functions ------------------------------------------------------------------------------------------------------
+
+ROWS, LONG = np.ones((4, 64), np.float32), np.ones(64, np.float32)
+HEADS = np.ones((1, 2, 8, 16), np.float32)
+SEQUENCE, STATES = np.ones((1, 8, 16), np.float32), np.ones((1, 4, 16), np.float32)
+
+CALLS: dict[str, tuple[Any, ...]] = {
+    "adamw": (*[np.ones((4, 64), np.float32)] * 4, 1),
+    "argmax": (ROWS,),
+    "attention": (HEADS,) * 3,
+    "attention_backward": (*[HEADS] * 5, np.ones((1, 2, 8), np.float32)),
+    "batched_matmul": (np.ones((2, 8, 16), np.float32), np.ones((2, 16, 8), np.float32)),
+    "column_sums": (ROWS,),
+    "conv2d": (np.ones((1, 2, 8, 8), np.float32), np.ones((3, 2, 3, 3), np.float32)),
+    "cross_entropy": (ROWS, np.zeros(4, np.int64)),
+    "cumsum": (LONG,),
+    "dequantize": (np.ones((4, 64), np.int8), np.ones((4, 1), np.float32)),
+    "dropout": (ROWS, 0.5, 1),
+    "elementwise": (abs, ROWS),
+    "embedding": (ROWS, np.zeros(4, np.int64)),
+    "embedding_backward": (ROWS, np.zeros(4, np.int64), ROWS.copy()),
+    "grouped_matmul": (ROWS, np.ones((2, 64, 8), np.float32), np.array([2, 4], np.int32)),
+    "hopper_attention": (np.ones((1, 2, 8, 64), np.float16),) * 3,
+    "hopper_matmul": (np.ones((64, 64), np.float16),) * 2,
+    "layernorm": (ROWS, LONG),
+    "layernorm_backward": (ROWS, ROWS, LONG),
+    "matmul": (ROWS, ROWS.T),
+    "max": (ROWS,),
+    "quantize": (ROWS,),
+    "quantize_int4": (np.ones((4, 128), np.float32),),
+    "quantized_linear": (ROWS, np.ones((8, 64), np.int8), np.ones((8, 1), np.float32)),
+    "rmsnorm": (ROWS, LONG),
+    "rmsnorm_backward": (ROWS, ROWS, LONG),
+    "rope": (np.ones((2, 3, 8), np.float32), *[np.ones((2, 4), np.float32)] * 2),
+    "selective_scan": (SEQUENCE, SEQUENCE, np.ones((8, 4), np.float32), STATES, STATES),
+    "selective_scan_backward": (SEQUENCE, SEQUENCE, SEQUENCE, np.ones((8, 4), np.float32), STATES, STATES),
+    "softmax": (ROWS,),
+    "stencil": (lambda at: at(0, 1), ROWS),
+    "sum": (ROWS,),
+    "swiglu": (ROWS, ROWS),
+    "swiglu_backward": (ROWS, ROWS, ROWS),
+    "topk": (ROWS, 3),
+    "transpose": (ROWS,),
+}
+FOR_HOPPER = {"hopper_attention", "hopper_matmul"}  # no CPU runs them
+
+NO_OPTION: dict[str, list[Any]] = {  # by the beginning of an annotation
+    "int": [2.5, "x", [1], np.nan, np.inf, object()],
+    "float": ["x", [1.0], object()],
+    "bool": [2, "x", [True], None],
+    "str": ["fast", 5, None],
+    "Dtype": [*NO_DTYPES],
+    "tuple": [5, 2.5, (1,), object()],
+    "Edge": ["beyond", [0.0], None, object()],
+    "Callable": [5, "x"],
+}
+NO_ARRAY = [5, "x", [1.0], True]
+LESS = {  # of ints
+    "step": [0, -1],
+    "group": [0, -1, True],
+    "k": [0, -1, True, 65],
+    "axis": [-2, 2, True],
+    "stride": [0, True],
+    "dilation": [0],
+    "heads_axis": [0, 3],
+}
+
+
+def options() -> list[Any]:
+    found = []
+    for name in CALLS:
+        for option, parameter in inspect.signature(getattr(kernels, name)).parameters.items():
+            kind = str(parameter.annotation).partition("[")[0].partition(" ")[0]
+            bad = NO_ARRAY if option == "out" else NO_OPTION.get(kind, []) + LESS.get(option, []) * (kind == "int")
+            if bad:
+                found.append(pytest.param(name, option, bad, id=f"{name}-{option}"))
+    return found
+
+
+def test_each_plain_function_has_a_call_here() -> None:
+    assert {
+        name for name in kernels.__all__ if inspect.isfunction(getattr(kernels, name))
+    } - FACTORIES.keys() == CALLS.keys()
+
+
+@pytest.mark.parametrize("name", [each for each in CALLS if each not in FOR_HOPPER])
+def test_a_call_without_options_is_right(name: str) -> None:
+    getattr(kernels, name)(*CALLS[name])
+
+
+@pytest.mark.parametrize(("name", "option", "bad"), options())
+def test_what_is_no_option_of_a_plain_function_is_refused_in_words(name: str, option: str, bad: list[Any]) -> None:
+    """By an error of ours that names it."""
+    function, args, told = getattr(kernels, name), CALLS[name], {}
+    place = [*inspect.signature(function).parameters].index(option)
+    for each in bad:
+        given = (*args[:place], each, *args[place + 1 :]) if place < len(args) else args
+        try:
+            function(*given, **({} if place < len(args) else {option: each}))
+        except (ValueError, sk.StagekitError) as error:
+            if option not in str(error).lower():
+                told[repr(each)] = str(error)
+        except Exception as error:
+            told[repr(each)] = repr(error)
+        else:
+            told[repr(each)] = "taken"
+
+    assert told == {}
+
+
+@pytest.mark.parametrize("seed", ["x", "7", np.nan, np.inf, 2.5, None])
+def test_a_launch_of_one_of_several_entries_refuses_what_is_no_number(seed: object) -> None:
+    """Which entry it is for is asked before arguments are looked at."""
+    kernel, x = kernels.dropout_kernel(F32, 2, 64), np.ones((4, 64), np.float32)
+
+    with pytest.raises(sk.ArgumentError, match="`seed`"):
+        kernel[4](x, x.copy(), 0.5, seed)

@@ -108,7 +108,7 @@ REFUSED = {
     "the weight has shape": [
         lambda: kernels.quantized_linear(np.zeros((2, 16), F), np.zeros(16, np.int8), np.ones((3, 1), F))
     ],
-    "it is an even integer": [
+    "it is an (even integer|int from 1 on)": [
         lambda each=each: kernels.quantize_int4(np.zeros((2, 16), F), group=each) for each in (2.0, 0, 3)
     ],
 }
