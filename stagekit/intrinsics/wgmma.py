@@ -126,17 +126,34 @@ def _tied(b: Builder, text: str, sums: Sequence[Value], more: Sequence[Value] = 
 
 def _begin(b: Builder, columns: int, args: Sequence[Value], params: Sequence[Any]) -> Values:
     left, right, *sums = args
-    trans_a, trans_b, panel_a, panel_b = params
+    trans_a, trans_b, panel_a, panel_b, *offsets = params
     factors = _described(b, left, trans_a, panel_a), _described(b, right, trans_b, panel_b)
-    text = _text(columns, left.type.dtype, right.type.dtype, f"${2 * len(sums)}", f"${2 * len(sums) + 1}", params[:2])
-    return _tied(b, text, sums, factors)
+    (one, other), before = _moved([2 * len(sums), 2 * len(sums) + 1], offsets)
+    text = _text(columns, left.type.dtype, right.type.dtype, one, other, params[:2])
+    return _tied(b, before.format(text), sums, factors)
 
 
 def _begin_from_registers(b: Builder, columns: int, args: Sequence[Value], params: Sequence[Any]) -> Values:
     words, right, sums = args[:WORDS], args[WORDS], args[WORDS + 1 :]
     dtype, first = right.type.dtype, 2 * len(sums)
-    text = _text(columns, dtype, dtype, _listed(first, WORDS), f"${first + WORDS}", params[:1])
-    return _tied(b, text, sums, (*words, _described(b, right, *params)))
+    *turned, offset = params
+    (place,), before = _moved([first + WORDS], [offset])
+    text = _text(columns, dtype, dtype, _listed(first, WORDS), place, params[:1])
+    return _tied(b, before.format(text), sums, (*words, _described(b, right, *turned)))
+
+
+def _moved(operands: Sequence[int], offsets: Sequence[int]) -> tuple[list[str], str]:
+    """Return the descriptors of an instruction, moved by so many bytes, and the text that moves them, with a place for it.
+
+    What the text does, LLVM does not see. It would keep each of them in registers of their own throughout a loop.
+    """
+    names = [f"moved{i}" if offset else f"${operand}" for i, (operand, offset) in enumerate(zip(operands, offsets))]
+    steps = [
+        f".reg .b64 {name}; add.s64 {name}, ${operand}, {offset >> 4};"
+        for name, operand, offset in zip(names, operands, offsets)
+        if offset
+    ]
+    return names, f"{{{{ {' '.join(steps)} {{}} }}}}" if steps else "{}"
 
 
 def _text(columns: int, left: DType, right: DType, a: str, b: str, turns: Sequence[bool]) -> str:
@@ -172,12 +189,15 @@ def _define(
 
 def _misfit(types: Sequence[Type], params: Sequence[Any]) -> str:
     """Return why factors of these dtypes cannot lie like that. params: of both factors, or of the right one."""
-    count = len(params) // 2
+    count = len(params) // 3
     pointers = [each for each in types if isinstance(each, Pointer)]
     columns = 2 * (len(types) - (count if count == 2 else WORDS + 1))
-    for letter, type_, is_turned, panel_bytes in zip("ab"[-count:], pointers, params, params[count:]):
+    parts = params[:count], params[count : 2 * count], params[2 * count :]
+    for letter, type_, is_turned, panel_bytes, offset in zip("ab"[-count:], pointers, *parts):
         if is_turned and type_.dtype.itemsize != 2:
             return f"`trans_{letter}` is for 16 bits; {type_.dtype.name} lies along K"
+        if offset < 0 or offset % 16:
+            return f"`offset_{letter}` is {offset}, and factors begin at multiples of 16 bytes"
         if panel_bytes < 0 or panel_bytes % ATOM_BYTES:
             return f"`panel_{letter}` is {panel_bytes}, and panels begin at multiples of {ATOM_BYTES} bytes"
         if is_turned and panel_bytes == 0 and letter == "b" and columns > ROW_BYTES // 2:
@@ -194,7 +214,7 @@ def _sums(element: DType, columns: int) -> tuple[Type, ...]:
 
 def _turns(letters: str) -> tuple[Param, ...]:
     turned = [Param(f"trans_{letter}", (False, True), False) for letter in letters]
-    return (*turned, *[Param(f"panel_{letter}", int, 0) for letter in letters])
+    return (*turned, *[Param(f"{what}_{letter}", int, 0) for what in ("panel", "offset") for letter in letters])
 
 
 def _product(columns: int) -> Intrinsic:
@@ -207,8 +227,9 @@ def _product(columns: int) -> Intrinsic:
         f"Begin c + a @ b of a warpgroup: a 64 rows, b {columns} columns, 32 bytes deep, of float16, bfloat16, float32 of which "
         "the lowest 13 bits are not looked at, two floats of 8 bits or two integers of 8 bits; both in panels of shared memory, "
         f"behind `fence_proxy_async` and a barrier. c: {count} sums, of int32 for integers, which wrap. trans_a, trans_b: of 16 "
-        "bits, rows of the panel are those of K, and `panel_a`, `panel_b` bytes lie between panels. Sums may be read, and what "
-        "was multiplied written again, behind a wait.",
+        "bits, rows of the panel are those of K, and `panel_a`, `panel_b` bytes lie between panels. offset_a, offset_b: bytes, a "
+        "multiple of 16, by which factors begin behind their pointers; so several products need one address in registers. Sums "
+        "may be read, and what was multiplied written again, behind a wait.",
         params=_turns("ab"),
         misfit=_misfit,
         only_reads=("a", "b"),

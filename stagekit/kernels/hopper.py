@@ -30,6 +30,8 @@ TILES = {256: (1.0, 4), 192: (0.96, 4), 128: (0.956, 6), 64: (0.6, 8)}
 """By the columns of a block how fast its sums grow, compared with the widest, and the stages for which there is memory."""
 
 HALVES = (sk.float16, sk.bfloat16)
+FACTORS = (*HALVES, sk.float8_e4m3fn, sk.float8_e5m2)
+KNOWN = " or ".join([each.name for each in FACTORS])
 REGISTERS = (40, 232)  # of a thread that loads, and of one that multiplies, where it has many sums
 
 
@@ -72,10 +74,9 @@ class _TileSource(NamedTuple):
                 self.map.load(tile.ptr_to(start * self.depth), (k, place + start), full, ranks=ranks)
 
     @sk.inline
-    def at(self, tile: Any, first: Any, step: int) -> Any:
-        """Return where the rows, or columns, from `first` on begin, a multiple of 64, and 32 bytes of K for each step."""
-        along = 32 // self.array.dtype.itemsize * step
-        return tile.ptr_to(first * self.depth + along * (PART if self.is_turned else 1))
+    def offset(self, step: int) -> int:
+        """Return how many bytes behind the first K of a tile those of a step begin, of 32 bytes."""
+        return 32 * step * (PART if self.is_turned else 1)
 
 
 @sk.inline
@@ -106,6 +107,14 @@ def put_unit(buffer: Any, sums: Any, place: Any, dtype: Dtype) -> None:
         sk.cuda.stmatrix_x4(buffer.ptr_to(place(lane % 16, i * 16 + lane // 16 * 8)), *words)
 
 
+def require_along_k(dtype: Dtype, turned: tuple[bool, bool]) -> None:
+    """Refuse factors of 8 bits that are turned, which wgmma does not multiply."""
+    lies = dtype in HALVES or not any(turned)
+    require(
+        lies, "{} lies side by side along k: give a of shape (m, k) and b as the transposition of (n, k)", dtype.name
+    )
+
+
 def require_options(turned: Any, tile: Any, stages: Any) -> None:
     """Refuse options for which there is no kernel: sums of warpgroups that do not fit in their registers, a ring of one stage."""
     is_pair = isinstance(turned, tuple) and len(turned) == 2 and all(type(each) is bool for each in turned)
@@ -129,9 +138,10 @@ def hopper_matmul_kernel(
     TURNED: whether elements of a lie side by side along m, and those of b along n, and not along k. TILE: see `HopperTile`.
     STAGES: tiles of the ring. programs: blocks of the launch, a multiple of those of a cluster.
     """
-    require_choice("dtype", dtype, sk.DType, HALVES)
+    require_choice("dtype", dtype, sk.DType, FACTORS)
     require_choice("out_dtype", out_dtype, sk.DType, HALVES)
     require_options(TURNED, TILE, STAGES)
+    require_along_k(dtype, TURNED)
     m, n, k = sk.dynamic("m"), sk.dynamic("n"), sk.dynamic("k")
     M, N, CLUSTER = HopperTile(*TILE)
     K, PARTS, COUNT, UNITS = LINE // dtype.itemsize, M // PART, N // 2, N // UNIT[1]
@@ -180,11 +190,11 @@ def hopper_matmul_kernel(
 
         def products(state: Any, group: Any, sums: Any) -> Any:
             """Begin the products of a stage, and return the sums when those of the stage before are done."""
+            x, y = a_ring[state.stage].ptr_to(group * PART * K), b_ring[state.stage].ptr_to(0)
             sk.cuda.wgmma_fence()
             for step in sk.static_range(LINE // 32):
-                x = left.at(a_ring[state.stage], group * PART, step)
-                y = right.at(b_ring[state.stage], 0, step)
-                sums = multiply_tiles(x, y, *sums, **turns)
+                offsets = {"offset_a": left.offset(step), "offset_b": right.offset(step)}
+                sums = multiply_tiles(x, y, *sums, **turns, **offsets)
             sk.cuda.wgmma_commit()
             return wait(*sums, pending=1)
 
@@ -232,21 +242,27 @@ def hopper_matmul_kernel(
 def hopper_matmul(a: Any, b: Any, *, out: Any = None) -> Any:
     """Return a @ b of matrices a (m, k) and b (k, n), on compute capability 9.0 and in the sanitizer.
 
-    a, b: float16 or bfloat16 alike, either of them also as the transposition of such a matrix; sums are in float32, and rounded
-    once. out: float16 or bfloat16; left out, the dtype of a. What the TMA unit asks for is refused where it is missing, as
-    TENSOR_MAP_REFUSED: addresses and rows of multiples of 16 bytes. Elsewhere, `matmul` has no such limits.
+    a, b: float16 or bfloat16 alike, either of them also as the transposition of such a matrix; or float8_e4m3fn or float8_e5m2
+    alike, b as the transposition of a matrix (n, k). Sums are in float32, and rounded once; while they grow, the tensor cores
+    keep fewer bits of those of float8. out: float16 or bfloat16; left out, the dtype of a, or bfloat16 for float8. What the TMA
+    unit asks for is refused where it is missing, as TENSOR_MAP_REFUSED: addresses and rows of multiples of 16 bytes. Elsewhere,
+    `matmul` has no such limits.
     """
     require_array(a, b)
     dtype = dtype_of(a)
     shapes = tuple(a.shape), tuple(b.shape)
     require(len(a.shape) == len(b.shape) == 2, f"a has shape {shapes[0]} and b {shapes[1]}: give two matrices")
-    out = empty(a, (a.shape[0], b.shape[1]), dtype) if out is None else checked_out(out, apart=(a, b))
-    for each in (a, b, out):
-        require(dtype_of(each) in HALVES, "dtype {}: it is float16 or bfloat16", dtype_of(each).name)
+    for each in (a, b):
+        require(dtype_of(each) in FACTORS, f"dtype {{}}: it is {KNOWN}", dtype_of(each).name)
+    turned = not is_by_rows(a), is_by_rows(b)
+    require_along_k(dtype, turned)
+    of_out = dtype if dtype in HALVES else sk.bfloat16
+    out = empty(a, (a.shape[0], b.shape[1]), of_out) if out is None else checked_out(out, apart=(a, b))
+    require(dtype_of(out) in HALVES, "out has dtype {}: it is float16 or bfloat16", dtype_of(out).name)
     if not all(shapes[0] + shapes[1]):  # the TMA unit has no tiles of an array without elements
         return matmul(a, b, out=out)
     tile, stages = tile_for(out.shape[0], out.shape[1])
-    kernel = hopper_matmul_kernel(dtype, dtype_of(out), (not is_by_rows(a), is_by_rows(b)), tile, stages)
+    kernel = hopper_matmul_kernel(dtype, dtype_of(out), turned, tile, stages)
     kernel(a, b, out, min(tile.blocks_of(*out.shape), MULTIPROCESSORS))
     return out
 

@@ -272,20 +272,22 @@ def hopper_attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: in
         def begin_scores(group: Any, stage: Any) -> Any:
             """Begin the products of a warpgroup's rows of q with a block of k."""
             scores = (sk.float32(0),) * (KEYS // 2)
+            x, y = q_tile.ptr_to(group * 64 * PANEL), k_ring[stage].ptr_to(0)
             for step in sk.static_range(D // STEP):
-                panel, along = step * STEP // PANEL, step * STEP % PANEL
-                x = q_tile.ptr_to((panel * ROWS + group * 64) * PANEL + along)
-                scores = multiply_q(x, k_ring[stage].ptr_to(panel * KEYS * PANEL + along), *scores)
+                panel, along = step * STEP // PANEL, step * STEP % PANEL * dtype.itemsize
+                places = {"offset_a": panel * ROWS * LINE + along, "offset_b": panel * KEYS * LINE + along}
+                scores = multiply_q(x, y, *scores, **places)
             sk.cuda.wgmma_commit()
             return scores
 
         def begin_values(state: Attended, stage: Any) -> Any:
             """Begin the product of a block's exponentials with its values."""
             found = state.found
+            y = v_ring[stage].ptr_to(0)
             for step in sk.static_range(KEYS // STEP):
-                y = v_ring[stage].ptr_to(step * STEP * PANEL)
                 words = state.words[4 * step : 4 * step + 4]
-                found = multiply_v(*words, y, *found, trans_b=True, panel_b=KEYS * LINE)
+                place = step * STEP * LINE
+                found = multiply_v(*words, y, *found, trans_b=True, panel_b=KEYS * LINE, offset_b=place)
             sk.cuda.wgmma_commit()
             return found
 

@@ -89,12 +89,15 @@ def multiplied(
         for s in sk.static_range(4):
             along_a, along_b = (s * 16 * depth if each else s * step for each in (turned, turned))
             more = 16 if fault == "begins between rows" else t // 64 * 64 * 8 if fault == "other factors" else 0
-            one, other = a + along_a + more, b + along_b
+            is_moved = s % 2  # by offsets, which is the same as by pointers
+            one, other = (a + more, b) if is_moved else (a + along_a + more, b + along_b)
             if fault == "sums in another order":
                 sums = [*sums[1:], sums[0]]
             kept = {"trans_a": turned, "trans_b": turned, "panel_b": depth * 128 if turned and n > 64 else 0}
+            if is_moved:
+                kept |= {"offset_a": along_a * A.dtype.itemsize, "offset_b": along_b * A.dtype.itemsize}
             if rs:
-                kept.pop("trans_a")
+                kept = {name: value for name, value in kept.items() if name[-1] == "b"}
             sums = list(multiply(*(words[s] if rs else [one]), other, *sums, **kept))
         if fault != "no commit":
             cuda.wgmma_commit()
@@ -255,6 +258,8 @@ def test_the_cpu_says_why_it_refuses():
             "`panel_b` is 1000, and panels begin at multiples of 1024 bytes",
         ),
         (sk.float16, {"panel_a": -1024}, "`panel_a` is -1024"),
+        (sk.float16, {"offset_b": 8}, "`offset_b` is 8, and factors begin at multiples of 16 bytes"),
+        (sk.float16, {"offset_a": -32}, "`offset_a` is -32"),
     ],
 )
 def test_what_no_product_can_do_is_refused_while_specialising(dtype, given, text):

@@ -69,6 +69,36 @@ def test_products_of_every_tile_on_a_gpu(width, cluster, turned):
         assert whole[m:].isnan().all()
 
 
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
+def test_products_of_float8_in_the_sanitizer(dtype):
+    rng = np.random.default_rng(0)
+    for m, n, k in ((136, 72, 272), (8, 8, 16)):
+        a, b = (factor(rng, shape, False).astype(dtype) for shape in ((m, k), (n, k)))
+        expected = a.astype(np.float32) @ b.astype(np.float32).T
+
+        with sk.sanitize():
+            found = kernels.hopper_matmul(a, b.T), np.empty((m, n), np.float16)
+            kernels.hopper_matmul(a, b.T, out=found[1])
+
+        assert found[0].dtype == ml_dtypes.bfloat16
+        for each in found:
+            np.testing.assert_array_equal(each, expected.astype(each.dtype))
+    with pytest.raises(ValueError, match="lies side by side along k: give a of shape"):
+        kernels.hopper_matmul(a, np.ones((16, 8), dtype))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_products_of_float8_on_a_gpu(name):
+    torch = pytest.importorskip("torch")
+    for m, n, k in ((8, 8, 16), (1000, 520, 2064), (256, 512, 128), (136, 4104, 144)):
+        a, b = (torch.randint(-2, 3, shape, device="cuda").to(getattr(torch, name)) for shape in ((m, k), (n, k)))
+
+        found = kernels.hopper_matmul(a, b.T)
+
+        assert (found == (a.float() @ b.float().T).bfloat16()).all()
+
+
 @pytest.mark.gpu
 def test_tiles_are_chosen_by_the_shape_on_a_gpu():
     torch = pytest.importorskip("torch")
@@ -109,7 +139,7 @@ def test_matrices_without_elements_have_a_product_of_zeros(m, k, n):
 def test_what_is_not_for_it_is_refused():
     x, y = np.ones((16, 16), np.float16), np.ones((16, 16), np.float32)
 
-    with pytest.raises(ValueError, match="it is float16 or bfloat16"):
+    with pytest.raises(ValueError, match="dtype float32: it is float16 or bfloat16 or float8"):
         kernels.hopper_matmul(y, y)
     with pytest.raises(ValueError, match="give two matrices"):
         kernels.hopper_matmul(x, x[0])

@@ -215,7 +215,7 @@ def _build_product(c: Compiler, op: ops.IntrinsicOp) -> Built:
     factors = [each for each in inputs if isinstance(each.type, Pointer)]
     words, pointers = c.numbers(inputs[: -len(factors)]), c.numbers(tuple(factors))
     accesses, dtype = [c.access(op, "read", each) for each in factors], factors[-1].type.dtype
-    turned, panels = op.params[: len(factors)], op.params[len(factors) :]
+    turned, panels, offsets = [op.params[i : i + len(factors)] for i in range(0, len(op.params), len(factors))]
 
     def step(values: Values, team: Team) -> None:
         found = np.stack([team.to_warps(values[n]) for n in sums])
@@ -224,8 +224,8 @@ def _build_product(c: Compiler, op: ops.IntrinsicOp) -> Built:
             quarter = int(team.warp_id[warp.lanes[0]]) % WARPS
             wanted = ((_ROWS * quarter, _ROWS), (0, 2 * len(sums)))[-len(factors) :]
             runs: list[Any] = [
-                _factor(warp, values[p], each, first, count, is_turned, panel_bytes)
-                for p, each, (first, count), is_turned, panel_bytes in zip(pointers, accesses, wanted, turned, panels)
+                _factor(warp, values[p], each, rows, *lies)
+                for p, each, rows, *lies in zip(pointers, accesses, wanted, turned, panels, offsets)
             ]
             if None not in runs:
                 _meet(warp, [_first(warp, values[p], each) for p, each in zip(pointers, accesses)], op.loc)
@@ -293,9 +293,15 @@ def _first(warp: RunningWarp, address: AnyPointers, access: Access) -> int:
 
 
 def _factor(
-    warp: RunningWarp, address: AnyPointers, access: Access, first: int, count: int, is_turned: bool, panel_bytes: int
+    warp: RunningWarp,
+    address: AnyPointers,
+    access: Access,
+    rows: tuple[int, int],
+    is_turned: bool,
+    panel_bytes: int,
+    offset: int,
 ) -> Run | None:
-    """Return what a warp reads of a factor, `count` rows or columns from `first` on; None where it is not there, reported."""
+    """Return what a warp reads of a factor; None where it is not there, reported. rows: or columns, the first, and how many."""
     team, lane = warp.team, int(warp.lanes[0])
     numbers = team.spread(address.number(access.dtype))[warp.lanes]
     if (numbers != numbers[0]).any():
@@ -306,7 +312,8 @@ def _factor(
     touch = next(touches(team, address, team.lane_numbers == lane, access), None)
     if touch is None:
         return None
-    allocation, itemsize, start = touch.allocation, access.dtype.itemsize, _first(warp, address, access)
+    allocation, itemsize, place = touch.allocation, access.dtype.itemsize, _first(warp, address, access)
+    start, (first, count) = place + offset, rows
     if start % ATOM_BYTES >= ROW_BYTES or start % 16 or allocation.align < ATOM_BYTES:
         what = f"`{allocation.name}` does not begin a panel where this factor does"
         warp.report(
@@ -317,8 +324,8 @@ def _factor(
         return None
     places = _places(np.arange(first, first + count), itemsize, is_turned, panel_bytes) + start
     places ^= (places >> 7 & 7) << 4
-    index = int(touch.indices()[0]) + (places - start) // itemsize
-    limit = touch.element(0) + (places.max() - start) // itemsize
+    index = int(touch.indices()[0]) + (places - place) // itemsize
+    limit = touch.element(0) + (places.max() - place) // itemsize
     if limit >= touch.view.limit:
         warp.report(f"`{allocation.name}` ends before this factor", "give it whole panels", access.loc)
         return None
