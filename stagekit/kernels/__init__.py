@@ -36,6 +36,7 @@ rows there are, how long they are, and how far apart, is known at run time only.
 | `attention` | softmax(scale * q @ k.T) @ v of heads, causal or not | a program for 64 rows of q; `sk.dot` |
 | `hopper_attention` | `attention`, as it is written for compute capability 9.0 | block after block a program; `wgmma` |
 | `attention_backward` | gradients of q, k and v | one kernel for that of q, one for the others |
+| `hopper_attention_backward` | the same, as it is written for compute capability 9.0 | a program for 128 rows of k; `wgmma` |
 | `selective_scan` | h = exp(delta * A) * h + delta * u * B, y = C * h + D * u | a program for each sequence, scans of pairs |
 | `selective_scan_backward` | its gradients | a program for each sequence, scans to and fro |
 | `swiglu`, `swiglu_backward` | silu(gate) * up | elementwise |
@@ -66,6 +67,12 @@ from stagekit.kernels.convolving import conv2d, conv2d_kernel
 from stagekit.kernels.gathering import embedding, embedding_backward, embedding_backward_kernel, embedding_kernel
 from stagekit.kernels.hopper import hopper_matmul, hopper_matmul_kernel
 from stagekit.kernels.hopper_attending import hopper_attention, hopper_attention_kernel
+from stagekit.kernels.hopper_gradients import (
+    hopper_attention_backward,
+    hopper_attention_backward_kernel,
+    hopper_attention_rounding_kernel,
+    hopper_attention_rows_kernel,
+)
 from stagekit.kernels.losses import cross_entropy, cross_entropy_kernel
 from stagekit.kernels.matrices import matmul, matmul_kernel, transpose, transpose_kernel
 from stagekit.kernels.neighbouring import stencil, stencil_kernel
@@ -131,7 +138,8 @@ __all__ = [
     "cumsum_of_stretches_kernel", "cumsum_rows_kernel", "dequantize", "dequantize_kernel", "dropout",
     "dropout_kernel", "elementwise", "elementwise_kernel", "embedding", "embedding_backward",
     "embedding_backward_kernel", "embedding_kernel", "fill_kernel", "grouped_matmul", "grouped_matmul_kernel",
-    "hopper_attention", "hopper_attention_kernel", "hopper_matmul", "hopper_matmul_kernel",
+    "hopper_attention", "hopper_attention_backward", "hopper_attention_backward_kernel", "hopper_attention_kernel",
+    "hopper_attention_rounding_kernel", "hopper_attention_rows_kernel", "hopper_matmul", "hopper_matmul_kernel",
     "layernorm", "layernorm_backward", "layernorm_kernel", "matmul", "matmul_kernel", "max", "norm_backward_kernel",
     "quantize", "quantize_int4", "quantize_int4_kernel", "quantize_kernel", "quantized_linear",
     "quantized_linear_kernel", "reduce_kernel", "reduce_rows_kernel", "rmsnorm", "rmsnorm_backward", "rmsnorm_kernel",
