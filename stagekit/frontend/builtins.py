@@ -40,7 +40,7 @@ def _python_sample(value: Any) -> Any:
 
 
 def _isinstance(site: Site, obj: Any, class_or_tuple: Any, /) -> Any:
-    if not site.tracer.journal.is_born(obj) and not isinstance(obj, STAND_INS):
+    if not site.tracer.is_settled(obj):
         site.tracer.captures.note_type(obj)
     return site.static(lambda: isinstance(_python_sample(obj), class_or_tuple))
 
@@ -61,7 +61,7 @@ def _getattr(site: Site, owner: Any, name: str, default: Any = OMITTED, /) -> An
 def _hasattr(site: Site, owner: Any, name: str, /) -> bool:
     is_known = name in ATTRIBUTES.get(type(owner), ()) or objects.in_class(site.tracer, owner, name) is not None
     has_it = is_known or bool(site.static(lambda: hasattr(owner, name)))
-    if not isinstance(owner, STAND_INS) and not site.tracer.journal.is_born(owner):
+    if not isinstance(owner, STAND_INS) and not site.tracer.is_settled(owner):
         site.tracer.captures.note_presence(owner, name)
     return has_it
 

@@ -209,7 +209,7 @@ def _note_method(tracer: Tracer, fn: types.FunctionType, owner: Any) -> None:
     cls = owner if isinstance(owner, type) else type(owner)
     if is_fixed(cls.__module__):
         return
-    if not tracer.journal.is_born(owner):
+    if not tracer.is_settled(owner):
         tracer.captures.note_type(owner)
     if tracer.captures.has(cls, f".{fn.__name__}") or (id(cls), id(fn)) in tracer.sought:
         return

@@ -76,7 +76,7 @@ def _stored(site: Site, owner: Any, name: str) -> Any:
         alike = [each for each in dir(owner) if _digits(each) == _digits(name)]  # `float4` is no misspelt `float64`
         hint = name_here(owner, name) or suggest(name, alike, CLOSE)
         raise site.error(NoAttribute(_describe_owner(owner), name, hint)) from None
-    if not site.tracer.journal.is_born(owner):
+    if not site.tracer.is_settled(owner):
         if not isinstance(value, types.MethodType | types.BuiltinMethodType):
             site.tracer.captures.note_attribute(owner, name, f"`{_place_text(site.node, name)}`")
         elif isinstance(value, types.MethodType) and name not in own_attributes(owner):

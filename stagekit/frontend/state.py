@@ -37,6 +37,12 @@ _POINTER_BYTES = struct.calcsize("P")
 MOST_BYTES = 64 << 20  # the largest array that a kernel captures, since it is copied, and compared at each call
 
 
+class StandIn:
+    """Stands for a run-time value. The tracer makes it for one trace, so nobody outside changes it."""
+
+    __slots__ = ()
+
+
 class TooLarge(Exception):
     """Raised for an array that is too large to be copied, and compared at each call."""
 
@@ -251,7 +257,15 @@ def is_atomic(value: Any) -> bool:
 
 
 ATOMIC_TYPES = frozenset({*_PLAIN, *_BY_BITS, range, type(...), type(NotImplemented)})
-_ALWAYS_ATOMIC = (np.generic, np.dtype, DType, Intrinsic, types.BuiltinFunctionType, types.MethodDescriptorType)
+_ALWAYS_ATOMIC = (
+    np.generic,
+    np.dtype,
+    DType,
+    Intrinsic,
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    StandIn,
+)
 
 
 def contents(value: Any) -> list[Row]:

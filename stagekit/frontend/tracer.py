@@ -39,7 +39,7 @@ from stagekit.frontend.journal import UNKNOWN, Journal, Location, Mark, holders
 from stagekit.frontend.markers import Dynamic, SizeExpr, SizeOp
 from stagekit.frontend.numbers import Arithmetic
 from stagekit.frontend.source import Source
-from stagekit.frontend.values import Number, Poison, Scope, is_fixed
+from stagekit.frontend.values import Number, Poison, Scope, holds_run_time, is_fixed
 from stagekit.frozen import frozen, record
 from stagekit.hostexpr import KINDS
 from stagekit.ir import BinaryKind, Builder, Fastmath, Value
@@ -224,12 +224,22 @@ class Tracer:
         if self.taken_as_known and type(value) is Number and location.identity in self.taken_as_known:
             raise BecomesRunTime(location.identity)
 
+    def is_settled(self, owner: Any) -> bool:
+        """Return whether nobody outside can change the attributes of an object: the kernel made it, or it is a module of ours or
+        of Python's, a tuple of a class of theirs, or a tuple of run-time values, which only a kernel makes.
+        """
+        if self.journal.is_born(owner):
+            return True
+        if isinstance(owner, types.ModuleType):
+            return is_fixed(owner.__name__)
+        return isinstance(owner, tuple) and (is_fixed(type(owner).__module__) or holds_run_time(owner))
+
     def note_lookup(self, owner: Any, name: str) -> None:
         """Record what the class of an object says under a name, if anything: it may come to say something else."""
         cls = type(owner)
         if not is_fixed(cls.__module__):
             self.captures.note_member(cls, name)
-            if not self.journal.is_born(owner):
+            if not self.is_settled(owner):
                 self.captures.note_type(owner)
 
     def lend(self, argument: Any, name: str) -> None:

@@ -19,7 +19,7 @@ from stagekit.diagnostics import Diagnostic, Loc, Note
 from stagekit.dtypes import DType
 from stagekit.frontend.errors import StagingError
 from stagekit.frontend.source import FunctionNode, Names, Source
-from stagekit.frontend.state import stored
+from stagekit.frontend.state import StandIn, stored
 from stagekit.frozen import frozen, record
 from stagekit.ir import Pointer, Value
 
@@ -28,7 +28,7 @@ class AskedTooEarly(TypeError):
     """Raised when CPython asks a stand-in for something that is known only at run time."""
 
 
-class _RunTime:
+class _RunTime(StandIn):
     """Refuses what CPython would compute from the object instead of the value it stands for: truth, equality and text."""
 
     __slots__ = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -210,7 +210,7 @@ SPELLINGS = """
     import stagekit as sk
     import stagekit
     from stagekit import constexpr, constexpr as static, Tensor
-    from typing import Annotated
+    from typing import Annotated, Any, NamedTuple
 
     Marker = sk.constexpr
     Alias = "sk.constexpr"
@@ -372,6 +372,48 @@ def test_a_changed_global_gives_a_new_kernel(monkeypatch):  # P12
         assert run(kernel)[0] == 51
     finally:
         names[0] = 1
+
+
+class Place(NamedTuple):
+    first: int
+    step: Any
+
+    def doubled(self):
+        return self.first * 2
+
+
+place = Place(1, 2)
+
+
+def test_tuples_that_a_kernel_makes_are_not_watched_and_those_from_outside_are(monkeypatch):
+    @sk.jit
+    def kernel(out, x):
+        own = Place(3, x)
+        for _ in sk.static_range(20):
+            own = Place(own.first + sk.cdiv(1, 1), own.step + 1)
+        out[0] = own.doubled() * 1000 + own.step * 10 + place.first
+
+    def watched():
+        return [(kind, key) for kind, holder, key, _ in kernel.trace().captures.rows() if type(holder) is Place]
+
+    assert run(kernel, 5)[0] == 46000 + 250 + 1
+    assert sorted(map(str, watched())) == ["('attribute', 'first')", "('type', None)"]
+    monkeypatch.setattr(Place, "doubled", lambda self: self.first)
+    assert run(kernel, 5)[0] == 23000 + 250 + 1
+    monkeypatch.setitem(globals(), "place", Place(7, 2))
+    assert run(kernel, 5)[0] == 23000 + 250 + 7
+
+
+def test_numbers_of_a_run_are_not_watched_wherever_they_lie():
+    @sk.jit
+    def kernel(out, x):
+        values = [x + i for i in range(4)]
+        held = {"all": (values, slice(x)), "one": Place(2, values)}
+        out[0] = sorted([(3, "b"), (held["one"].first, "a")])[0][0] + held["all"][0][3] + max(values, key=lambda v: 0)
+
+    assert run(kernel, 5)[0] == 2 + 8 + 5
+    held = [type(holder).__name__ for _, holder, _, _ in kernel.trace().captures.rows()]
+    assert "Number" not in held
 
 
 def test_a_held_specialisation_stays_what_it_is_or_says_so(monkeypatch):  # P12

@@ -14,6 +14,7 @@ import stagekit as sk
 from stagekit import kernels
 from stagekit.backends import ptxas
 from stagekit.kernels.hopper import TILES, HopperTile, hopper_matmul_kernel, tile_for
+from stagekit.kernels.hopper_attending import hopper_attention_kernel
 
 DTYPES = {np.float16: sk.float16, ml_dtypes.bfloat16: sk.bfloat16}
 EIGHTS = st.integers(1, 18).map(lambda count: 8 * count)
@@ -24,6 +25,14 @@ def factor(rng, shape, is_turned):
     """Small integers, of which products and sums are exact, by columns if they are turned."""
     values = rng.integers(-2, 3, shape[::-1] if is_turned else shape)
     return values.T if is_turned else values
+
+
+def test_a_launch_compares_next_to_nothing_that_the_kernel_read_from_outside():
+    made = [
+        hopper_matmul_kernel(sk.bfloat16, sk.bfloat16, (False, True), HopperTile(128, 128), 4),
+        hopper_attention_kernel(sk.bfloat16, 64, True, 1),
+    ]
+    assert [len(kernel.trace().captures.rows()) < 10 for kernel in made] == [True, True]
 
 
 @settings(max_examples=settings.default.max_examples // 32, deadline=None)
