@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import stagekit as sk
-from stagekit.kernels.host import FLOATS, Dtype, dtype_of, float_dtype_of, require, require_array, require_choice
+from stagekit.kernels.host import (
+    FLOATS,
+    Dtype,
+    dtype_of,
+    float_dtype_of,
+    remembered,
+    require,
+    require_array,
+    require_choice,
+)
 
 MAX_DIM = 256  # of a head
 LOG2E = math.log2(math.e)
@@ -67,29 +76,42 @@ def arrays_of(
     return like_q, like_k, sk.Tensor((batch, heads, queries), sk.float32)
 
 
-class Sizes:
+Shape = tuple[int, ...]
+
+
+class Sizes(NamedTuple):
     """The sizes of an attention. key_heads: of k and v."""
 
-    def __init__(self, q: Any, k: Any, heads_axis: int) -> None:
-        self.batch, self.dim = q.shape[0], q.shape[3]
-        self.heads, self.queries = q.shape[heads_axis], q.shape[3 - heads_axis]
-        self.key_heads, self.keys = k.shape[heads_axis], k.shape[3 - heads_axis]
+    batch: int
+    dim: int
+    heads: int
+    queries: int
+    key_heads: int
+    keys: int
 
 
 def checked_sizes(q: Any, k: Any, v: Any, heads_axis: int, causal: bool) -> Sizes:
     """Return the sizes of an attention. Refused: arrays that do not go together, which the error shows."""
     require_array(q, k, v)
     require(isinstance(causal, bool | np.bool_), "causal is {!r}: it is True or False", causal)
-    dtype = float_dtype_of(q)
-    shapes = [tuple(each.shape) for each in (q, k, v)]
+    require(heads_axis in (1, 2), "heads_axis is {!r}: it is 1, or 2 for (batch, rows, heads, dim)", heads_axis)
+    dtypes = float_dtype_of(q), dtype_of(k), dtype_of(v)
+    return _sizes_of((tuple(q.shape), tuple(k.shape), tuple(v.shape)), dtypes, heads_axis)
+
+
+@remembered
+def _sizes_of(shapes: tuple[Shape, Shape, Shape], dtypes: tuple[Dtype, ...], heads_axis: int) -> Sizes:
+    """Return the sizes of an attention, checked. All is of q, k and v."""
     shown = " and ".join(map(str, shapes))
     require(all(len(shape) == 4 for shape in shapes), f"q, k and v have shapes {shown}: give arrays of four axes")
-    require(heads_axis in (1, 2), f"heads_axis is {heads_axis!r}: it is 1, or 2 for (batch, rows, heads, dim)")
-    require(shapes[1] == shapes[2] and dtype_of(k) is dtype_of(v) is dtype, f"q, k and v are {shown} of "
-            f"{', '.join(dtype_of(each).name for each in (q, k, v))}: k and v have one shape, and all one dtype")  # fmt: skip
-    sizes = Sizes(q, k, heads_axis)
+    names = ", ".join(each.name for each in dtypes)
+    is_alike = shapes[1] == shapes[2] and len(set(dtypes)) == 1
+    require(is_alike, f"q, k and v are {shown} of {names}: k and v have one shape, and all one dtype")
+    of_q, of_k, _ = shapes
+    rows_axis = 3 - heads_axis
+    sizes = Sizes(of_q[0], of_q[3], of_q[heads_axis], of_q[rows_axis], of_k[heads_axis], of_k[rows_axis])
     require(
-        shapes[0][0] == shapes[1][0] and sizes.dim == shapes[1][3],
+        of_q[0] == of_k[0] and sizes.dim == of_k[3],
         f"q and k have shapes {shown}: the first and the last size are equal",
     )
     require(0 < sizes.dim <= MAX_DIM, f"heads have dimension {sizes.dim}: from 1 to {MAX_DIM} there are kernels")

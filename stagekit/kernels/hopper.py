@@ -12,12 +12,11 @@ A cluster of 2 blocks has rows of its own in each, and columns in common: each l
 
 from __future__ import annotations
 
-import functools
 from typing import Annotated, Any, NamedTuple
 
 import stagekit as sk
-from stagekit.kernels.host import Dtype, dtype_of, empty, factory, require, require_array, require_choice
-from stagekit.kernels.matrices import GROUP, by_groups, is_by_rows, matmul
+from stagekit.kernels.host import Dtype, dtype_of, empty, factory, remembered, require, require_array, require_choice
+from stagekit.kernels.matrices import GROUP, by_groups, is_by_rows, matmul, matrix_shapes
 from stagekit.kernels.sharing import checked_out
 from stagekit.kernels.splitting import MULTIPROCESSORS
 
@@ -249,25 +248,38 @@ def hopper_matmul(a: Any, b: Any, *, out: Any = None) -> Any:
     `matmul` has no such limits.
     """
     require_array(a, b)
-    dtype = dtype_of(a)
-    shapes = tuple(a.shape), tuple(b.shape)
-    require(len(a.shape) == len(b.shape) == 2, f"a has shape {shapes[0]} and b {shapes[1]}: give two matrices")
-    for each in (a, b):
-        require(dtype_of(each) in FACTORS, f"dtype {{}}: it is {KNOWN}", dtype_of(each).name)
+    of_a, of_b = matrix_shapes(a, b)
     turned = not is_by_rows(a), is_by_rows(b)
-    require_along_k(dtype, turned)
-    of_out = dtype if dtype in HALVES else sk.bfloat16
-    out = empty(a, (a.shape[0], b.shape[1]), of_out) if out is None else checked_out(out, apart=(a, b))
-    require(dtype_of(out) in HALVES, "out has dtype {}: it is float16 or bfloat16", dtype_of(out).name)
-    if not all(shapes[0] + shapes[1]):  # the TMA unit has no tiles of an array without elements
+    of_out = _dtype_of_product(dtype_of(a), dtype_of(b), turned)
+    out = empty(a, (of_a[0], of_b[1]), of_out) if out is None else checked_out(out, apart=(a, b))
+    out_dtype = dtype_of(out)
+    require(out_dtype in HALVES, "out has dtype {}: it is float16 or bfloat16", out_dtype.name)
+    if 0 in of_a or 0 in of_b:  # the TMA unit has no tiles of an array without elements
         return matmul(a, b, out=out)
-    tile, stages = tile_for(out.shape[0], out.shape[1])
-    kernel = hopper_matmul_kernel(dtype, dtype_of(out), turned, tile, stages)
-    kernel(a, b, out, min(tile.blocks_of(*out.shape), MULTIPROCESSORS))
+    kernel, programs = _kernel_for(dtype_of(a), out_dtype, turned, of_a[0], of_b[1])
+    kernel(a, b, out, programs)
     return out
 
 
-@functools.lru_cache(1024)
+@remembered
+def _dtype_of_product(dtype: sk.DType, of_b: sk.DType, turned: tuple[bool, bool]) -> sk.DType:
+    """Return the dtype of a result that is not given. Refused: factors for which there is no kernel."""
+    for each in (dtype, of_b):
+        require(each in FACTORS, f"dtype {{}}: it is {KNOWN}", each.name)
+    require_along_k(dtype, turned)
+    return dtype if dtype in HALVES else sk.bfloat16
+
+
+@remembered
+def _kernel_for(
+    dtype: sk.DType, out_dtype: sk.DType, turned: tuple[bool, bool], rows: int, columns: int
+) -> tuple[sk.JitFunction, int]:
+    """Return the kernel for a product of this shape, and its programs."""
+    tile, stages = tile_for(rows, columns)
+    kernel = hopper_matmul_kernel(dtype, out_dtype, turned, tile, stages)
+    return kernel, min(tile.blocks_of(rows, columns), MULTIPROCESSORS)
+
+
 def tile_for(rows: int, columns: int) -> tuple[HopperTile, int]:
     """Return the tile for a product of this shape, and its stages: that with which the last program ends soonest."""
 

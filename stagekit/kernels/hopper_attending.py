@@ -21,7 +21,7 @@ from typing import Annotated, Any, NamedTuple
 import stagekit as sk
 from stagekit.kernels.heads import HEADS, LEAST_SCALE, LOG2E, LOWEST, Sizes, arrays_of, checked_sizes, scale_of
 from stagekit.kernels.hopper import HALVES, LINE, LOADER, UNIT, WARPGROUP, packed, put_unit
-from stagekit.kernels.host import Dtype, dtype_of, empty, factory, require
+from stagekit.kernels.host import Dtype, dtype_of, empty, factory, remembered, require
 from stagekit.kernels.matrices import by_groups
 from stagekit.kernels.options import option_of
 from stagekit.kernels.sharing import checked_out, footprint_of
@@ -384,16 +384,25 @@ def are_for_warpgroups(shape: Sizes, q: Any, k: Any, v: Any, out: Any, lse: Any,
     is_long = shape.queries >= rows and shape.batch * shape.heads * shape.queries * shape.keys >= scores
     if not is_long or dtype_of(q).bits != 16 or shape.dim > WIDEST or scale <= 0:
         return False
-    places = [footprint_of(each) for each in (q, k, v, out)]
-    return all(
-        place is not None and place.start % 16 == 0 and all(each > 0 and each % 16 == 0 for each in place.strides[:3])
-        for place in places
-    )
+    return all(map(_has_tensor_map, (q, k, v, out)))
+
+
+def _has_tensor_map(array: Any) -> bool:
+    """Return whether an array of four axes lies as the TMA unit needs it."""
+    if hasattr(array, "data_ptr"):  # torch, in elements of 16 bits
+        return array.data_ptr() % 16 == 0 and _are_whole_units(array.stride(), 2)
+    place = footprint_of(array)
+    return place is not None and place.start % 16 == 0 and _are_whole_units(place.strides, 1)
+
+
+@remembered
+def _are_whole_units(strides: tuple[int, ...], itemsize: int) -> bool:
+    return all(each > 0 and each * itemsize % 16 == 0 for each in strides[:3])
 
 
 def attend_by_warpgroups(shape: Sizes, of: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
     """Launch the kernel `of` dtype, DIM, CAUSAL and HEADS_AXIS with q, k, v, out, lse and scale."""
-    tiles = int(sk.cdiv(shape.queries, ROWS)) * shape.batch * shape.heads
+    tiles = -(-shape.queries // ROWS) * shape.batch * shape.heads
     if tiles:
         hopper_attention_kernel(*of)(*arguments, min(tiles, MULTIPROCESSORS))
 

@@ -8,7 +8,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import stagekit as sk
 from stagekit.kernels.options import Dtype as Dtype
@@ -52,6 +52,11 @@ def factory(function: Callable[P, R]) -> Callable[P, R]:
     return make
 
 
+def remembered(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function keep its last 1024 results: what a call of a plain function works out from sizes, dtypes and strides."""
+    return cast(Callable[P, R], functools.lru_cache(_KEPT)(function))
+
+
 def settled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return one function for all of the same code that hold equal numbers, such as those that a line with a lambda makes.
 
@@ -84,7 +89,7 @@ _settled: dict[Any, types.FunctionType] = {}
 
 def dtype_of(array: Any) -> sk.DType:
     """Return the dtype of an array of NumPy, torch, CuPy or stagekit."""
-    if not is_array(array):
+    if not getattr(array, "shape", ()):  # `is_array`, without a call
         require_array(array)
     return _dtype_like(array.dtype)
 
@@ -112,7 +117,8 @@ def is_array(value: Any) -> bool:
 def require_array(*arrays: Any) -> None:
     """Refuse what is no array, and an array without axes."""
     for array in arrays:
-        require(is_array(array), "an array of one axis or more is needed, got {!r}", array)
+        if not getattr(array, "shape", ()):
+            require(False, "an array of one axis or more is needed, got {!r}", array)
 
 
 def require(holds: bool, problem: str, *shown: Any) -> None:
@@ -162,15 +168,21 @@ def room_of(array: Any) -> int:
 
 def gpu_of(array: Any) -> dict[str, Any]:
     """Return what blocks depend on, of the GPU where a launch with this array runs: its `room`, and if it is `by_warpgroups`."""
+    return gpu_numbered(device_of(array))
+
+
+def device_of(array: Any) -> int:
+    """Return the number of the GPU where a launch with this array runs."""
     device = getattr(array, "device", 0)
     for number in (device, getattr(device, "index", None), getattr(device, "id", None)):  # ours, of torch, and of CuPy
         if type(number) is int:
-            return _gpu(number)
-    return _gpu(0)
+            return number
+    return 0
 
 
 @functools.cache
-def _gpu(device: int) -> dict[str, Any]:
+def gpu_numbered(device: int) -> dict[str, Any]:
+    """Return what `gpu_of` says of a GPU."""
     if not sk.cuda.is_available():
         return {"room": sys.maxsize, "by_warpgroups": False}
     return {"room": sk.cuda.max_shared_bytes(device), "by_warpgroups": sk.cuda.capability(device) == 90}

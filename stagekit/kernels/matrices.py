@@ -11,13 +11,15 @@ import stagekit as sk
 from stagekit.kernels import splitting
 from stagekit.kernels.host import (
     Dtype,
+    device_of,
     dtype_of,
     empty,
     factory,
     float_dtype_of,
-    gpu_of,
+    gpu_numbered,
     is_array,
     is_on_cpu,
+    remembered,
     require,
     require_array,
     settled,
@@ -27,6 +29,7 @@ from stagekit.kernels.sharing import checked_out
 
 MAX_OPERANDS = 4  # of an epilogue
 Kind = tuple[Dtype, int] | None  # of an operand: dtype and axes; None for a number
+Strides = tuple[tuple[int | None, int | None], ...]  # of a and b: 1 for the axis along which elements lie side by side
 GROUP = 8  # blocks of rows whose programs follow one another, so that those at work share columns of b in the cache
 
 
@@ -89,7 +92,7 @@ def block_of() -> tuple[Any, Any]:
 def matmul_kernel(
     dtype: Dtype,
     out_dtype: Dtype,
-    strides: tuple[tuple[int | None, int | None], ...],
+    strides: Strides,
     epilogue: Callable[..., Any] | None,
     kinds: tuple[Kind, ...],
     BLOCKS: BlockSizes,
@@ -98,8 +101,8 @@ def matmul_kernel(
 ) -> sk.JitFunction:
     """Return the kernel `k[blocks of rows, blocks of columns](a, b, out, *operands)`.
 
-    strides: of a and of b, 1 for the axis along which elements lie side by side. epilogue: of the block of the product in the
-    dtype of its sums, and of the operands, whose dtypes and axes are `kinds`. WHOLE: all blocks of a and b are whole.
+    epilogue: of the block of the product in the dtype of its sums, and of the operands, whose dtypes and axes are `kinds`. WHOLE:
+    all blocks of a and b are whole.
     """
     m, n, k = sk.dynamic("m"), sk.dynamic("n"), sk.dynamic("k")
     M, N, K, threads, stages = Blocks(*BLOCKS)
@@ -158,37 +161,70 @@ def matmul(
     sums = _SUMS.get(dtype)
     if sums is None:
         dtype = float_dtype_of(a)
-    require(
-        len(a.shape) == len(b.shape) == 2, f"a has shape {tuple(a.shape)} and b {tuple(b.shape)}: give two matrices"
-    )
-    require(len(operands) <= MAX_OPERANDS, f"{len(operands)} operands, and an epilogue takes {MAX_OPERANDS} at most")
+    of_a, of_b = matrix_shapes(a, b)
+    given = len(operands)
+    require(given <= MAX_OPERANDS, "{} operands, and an epilogue takes {} at most", given, MAX_OPERANDS)
     require(epilogue is not None or not operands, "operands are for an epilogue, and there is none")
     require(epilogue is None or callable(epilogue), "an epilogue is a function, got {!r}", epilogue)
     precisions = tuple(_KINDS_OF_FLOAT32) if dtype is sk.float32 else ("ieee",)
     require(precision in precisions, "precision={!r} of {}: it is one of {}", precision, dtype.name, precisions)
-    rows, columns = a.shape[0], b.shape[1]
+    sizes = of_a[0], of_b[1], of_a[1]
     out = (
-        empty(a, (rows, columns), sums or dtype)
+        empty(a, sizes[:2], sums or dtype)
         if out is None
         else checked_out(out, *filter(is_array, operands), apart=(a, b))
     )
     kinds = tuple([(dtype_of(x), len(x.shape)) if is_array(x) else None for x in operands])
     strides, types = (_strides(a), _strides(b)), (dtype, sums or sk.float32, dtype_of(out))
-    if is_on_cpu(a):
+    gpu = None if is_on_cpu(a) else device_of(a)
+    if epilogue is None and gpu is not None:
+        split = _split_for(types, strides, precision, sizes, gpu)
+        if split is not None and splitting.multiply(split, a, b, out):
+            return out
+    finish = None if epilogue is None else settled(epilogue)
+    kernel, grid = _kernel_for(types, strides, finish, kinds, precision, sizes, gpu)
+    kernel[grid](a, b, out, *operands)
+    return out
+
+
+@remembered
+def _split_for(
+    types: tuple[Dtype, Dtype, Dtype], strides: Strides, precision: str, sizes: tuple[int, int, int], gpu: int
+) -> splitting.SharedProduct | None:
+    """Return how a product is shared along its common axis, if it is. types: of a, of sums and of out. sizes: m, n, k."""
+    known = known_blocks(types[0], precision, are_masked=True, **gpu_numbered(gpu))
+    return splitting.plan_for(types, strides, precision, known, *sizes)
+
+
+@remembered
+def _kernel_for(
+    types: tuple[Dtype, Dtype, Dtype],
+    strides: Strides,
+    finish: Callable[..., Any] | None,
+    kinds: tuple[Kind, ...],
+    precision: str,
+    sizes: tuple[int, int, int],
+    gpu: int | None,
+) -> tuple[sk.JitFunction, tuple[int, int]]:
+    """Return the kernel of a product and its grid. gpu: its number; None for the CPU. All else: as of `_split_for`."""
+    rows, columns, _ = sizes
+    if gpu is None:
         blocks = cpu_blocks_for(rows, columns)
     else:
-        gpu = gpu_of(a)
-        masked = known_blocks(dtype, precision, are_masked=True, **gpu)
-        if epilogue is None and splitting.multiply(a, b, out, types, strides, precision, masked):
-            return out
-        blocks = blocks_for(dtype, precision, rows, columns, a.shape[1], **gpu)
-        if blocks.stages == 1 and not is_by_rows(b):
+        blocks = blocks_for(types[0], precision, *sizes, **gpu_numbered(gpu))
+        if blocks.stages == 1 and strides[1][0] == 1:
             blocks = blocks._replace(threads=min(blocks.threads, _BY_COLUMNS))
-    finish = None if epilogue is None else settled(epilogue)
-    is_whole = blocks.divide(rows, columns, a.shape[1]) and not is_on_cpu(a)
-    kernel = matmul_kernel(dtype, types[2], strides, finish, kinds, blocks, precision, WHOLE=is_whole)
-    kernel[sk.cdiv(rows, blocks.rows), sk.cdiv(columns, blocks.columns)](a, b, out, *operands)
-    return out
+    is_whole = blocks.divide(*sizes) and gpu is not None
+    kernel = matmul_kernel(types[0], types[2], strides, finish, kinds, blocks, precision, WHOLE=is_whole)
+    return kernel, (int(sk.cdiv(rows, blocks.rows)), int(sk.cdiv(columns, blocks.columns)))
+
+
+def matrix_shapes(a: Any, b: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the shapes of two matrices. Refused: other arrays."""
+    of_a, of_b = a.shape, b.shape
+    if len(of_a) != 2 or len(of_b) != 2:
+        require(False, "a has shape {} and b {}: give two matrices", tuple(of_a), tuple(of_b))
+    return of_a, of_b
 
 
 _SUMS: dict[Dtype, Dtype] = {

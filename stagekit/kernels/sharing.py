@@ -29,8 +29,9 @@ def checked_out(out: Any, *inputs: Any, apart: tuple[Any, ...] = ()) -> Any:
     inputs: of which each program reads what it then writes: `out` may have the very same elements. apart: it may not, of these.
     """
     require(is_array(out), "out is {!r}: it is an array", out)
-    others = [each for each in inputs if each is not out and not are_apart(each, out)]
-    apart = tuple([each for each in apart if not are_apart(each, out)])
+    ends = ends_of(out)
+    others = [each for each in inputs if each is not out and not _is_outside(ends, each, out)]
+    apart = tuple([each for each in apart if not _is_outside(ends, each, out)])
     if not others and not apart:
         return out
     written = footprint_of(out)
@@ -40,14 +41,27 @@ def checked_out(out: Any, *inputs: Any, apart: tuple[Any, ...] = ()) -> Any:
     return out
 
 
-def are_apart(one: Any, other: Any) -> bool:
-    """Return whether arrays are seen at once to share no memory, as most: the bytes between their ends are others."""
-    if type(one) is np.ndarray and type(other) is np.ndarray:
-        return not np.may_share_memory(one, other)
-    if not (hasattr(one, "data_ptr") and hasattr(other, "data_ptr") and one.is_contiguous() and other.is_contiguous()):
-        return False
-    first, second = one.data_ptr(), other.data_ptr()
-    return bool(first + one.nbytes <= second or second + other.nbytes <= first)
+def ends_of(array: Any) -> tuple[int, int] | None:
+    """Return the addresses of the first byte of an array of torch, whose strides are not negative, and of the one past the last;
+    None for others.
+    """
+    if not hasattr(array, "data_ptr"):
+        return None
+    first = array.data_ptr()
+    if array.is_contiguous():
+        return first, first + array.nbytes
+    elements = 1
+    for size, stride in zip(array.shape, array.stride()):
+        elements += (size - 1) * stride
+    return first, first + elements * array.element_size()
+
+
+def _is_outside(ends: tuple[int, int] | None, array: Any, out: Any) -> bool:
+    """Return whether an array is seen at once to share no memory with `out`, as most: all its bytes are outside of those ends."""
+    if ends is None:
+        return type(array) is type(out) is np.ndarray and not np.may_share_memory(array, out)
+    own = ends_of(array)
+    return own is not None and (own[1] <= ends[0] or ends[1] <= own[0])
 
 
 def footprint_of(array: Any) -> Footprint | None:

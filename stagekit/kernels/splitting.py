@@ -6,10 +6,10 @@ does not depend on who was quick.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import stagekit as sk
-from stagekit.kernels.host import Dtype, empty, factory, is_on_cpu, is_packed
+from stagekit.kernels.host import Dtype, empty, factory, is_packed
 from stagekit.kernels.options import Precision
 
 Blocks = tuple[int, int, int, int, int]  # as in `matrices`
@@ -89,23 +89,48 @@ def split_for(known: list[Blocks], rows: int, columns: int, depth: int) -> tuple
     return blocks, max(-(-depth // (K * parts)), -(-LEAST_DEPTH // K))
 
 
-def multiply(
-    a: Any, b: Any, out: Any, types: tuple[Dtype, Dtype, Dtype], strides: Any, precision: str, known: list[Any]
-) -> bool:
-    """Launch a product, if it is one for these kernels, and return whether it was.
+class SharedProduct(NamedTuple):
+    """A product that is shared along its common axis. shape, sums: of the parts. rounds: of a part."""
+
+    shape: tuple[int, int, int]
+    sums: Dtype
+    rounds: int
+    multiply: sk.JitFunction
+    grid: tuple[int, int, int]
+    join: sk.JitFunction
+    tiles: int
+
+
+def plan_for(
+    types: tuple[Dtype, Dtype, Dtype],
+    strides: Any,
+    precision: str,
+    known: list[Any],
+    rows: int,
+    columns: int,
+    depth: int,
+) -> SharedProduct | None:
+    """Return how a product is shared, if it is one for these kernels.
 
     types: of a, of sums and of out. known: blocks, from large to small.
     """
-    if is_on_cpu(a):
-        return False
-    (rows, depth), columns = a.shape, b.shape[1]
     blocks, rounds = split_for(known, rows, columns, depth)
-    parts = sk.cdiv(sk.cdiv(depth, blocks[2]), rounds)
-    if parts < 2 or not rows * columns or not is_packed(out):
-        return False
-    found = empty(a, (parts, rows, columns), types[1])
+    parts = int(sk.cdiv(sk.cdiv(depth, blocks[2]), rounds))
+    if parts < 2 or not rows * columns:
+        return None
     kernel = partial_matmul_kernel(types[0], types[1], strides, blocks, precision)
-    kernel[sk.cdiv(rows, blocks[0]), sk.cdiv(columns, blocks[1]), parts](a, b, found, rounds)
+    grid = int(sk.cdiv(rows, blocks[0])), int(sk.cdiv(columns, blocks[1])), parts
+    tiles = int(sk.cdiv(rows * columns, TILE))
+    return SharedProduct((parts, rows, columns), types[1], rounds, kernel, grid, joined_kernel(*types[1:]), tiles)
+
+
+def multiply(split: SharedProduct, a: Any, b: Any, out: Any) -> bool:
+    """Launch a product so, if its result has no gaps, and return whether it was."""
+    if not is_packed(out):
+        return False
+    parts, rows, columns = split.shape
+    found = empty(a, split.shape, split.sums)
+    split.multiply[split.grid](a, b, found, split.rounds)
     elements = rows * columns
-    joined_kernel(*types[1:])[sk.cdiv(elements, TILE)](found.reshape((parts, elements)), out.reshape((elements,)))
+    split.join[split.tiles](found.reshape((parts, elements)), out.reshape((elements,)))
     return True

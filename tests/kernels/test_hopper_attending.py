@@ -11,7 +11,7 @@ import stagekit as sk
 from stagekit import kernels
 from stagekit.backends import ptxas
 from stagekit.kernels import attending
-from stagekit.kernels.heads import Sizes
+from stagekit.kernels.heads import checked_sizes
 from stagekit.kernels.hopper_attending import (
     are_for_warpgroups,
     attend_by_warpgroups,
@@ -174,7 +174,8 @@ def test_attention_takes_it_where_there_is_much_to_do_and_the_tma_unit_can_copy(
     first = -memory.ctypes.data % 16 + start * itemsize
     x = np.lib.stride_tricks.as_strided(memory[first : first + itemsize].view(dtype), shape, steps)  # nobody reads it
 
-    assert are_for_warpgroups(Sizes(x, x, 1), x, x, x, x, None, scale) is is_taken
+    shape = checked_sizes(x, x, x, 1, causal=False)
+    assert are_for_warpgroups(shape, x, x, x, x, None, scale) is is_taken
 
 
 @pytest.mark.gpu

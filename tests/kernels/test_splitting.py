@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit import kernels
-from stagekit.kernels import splitting
+from stagekit.kernels import matrices, splitting
 from stagekit.kernels.matrices import known_blocks
 from tests.kernels.rows import DTYPES, each_place, run
 
@@ -42,9 +42,12 @@ def test_products_of_few_blocks_and_many_rounds(place, dtype, m, n, k, is_turned
 
 @contextlib.contextmanager
 def as_on_a_gpu():
-    """Take the kernels of a GPU, for arrays of the CPU."""
+    """Share products as on a GPU, for arrays of the CPU; others have the blocks of the CPU."""
+    kernel_for = matrices._kernel_for
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(splitting, "is_on_cpu", lambda array: False)
+        patched.setattr(matrices, "is_on_cpu", lambda array: False)
+        patched.setattr(matrices, "_kernel_for", lambda *given: kernel_for(*given[:-1], None))
+        patched.setattr(matrices, "_split_for", matrices._split_for.__wrapped__)
         patched.setattr(splitting, "LEAST_DEPTH", 40)
         yield
 
