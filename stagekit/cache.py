@@ -70,8 +70,8 @@ _PRIVATE = 0o700
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _MAGIC = b"stagekit cache 1\n"
 _HEAD_BYTES = len(_MAGIC) + 32  # the bytes of a digest
-_ENTRY = re.compile(r"[a-z]+-[0-9a-f]{64}\.entry")
-_UNFINISHED = re.compile(r"[0-9a-f]{16}\.new")
+_ENTRY = r"[a-z]+-[0-9a-f]{64}\.entry"
+_UNFINISHED = r"[0-9a-f]{16}\.new"
 _MOST_BYTES = 1 << 28  # of an entry; code is never so large
 _OPENING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 """Flags for opening a file that may be a pipe, at which a reader would wait for ever, or a link to something else."""
@@ -130,7 +130,7 @@ class EntryStore:
 
     def save(self, name: str, payload: bytes) -> bool:
         """Publish an entry, replacing one of that name. False where the folder cannot take it."""
-        if not _ENTRY.fullmatch(name + ".entry"):
+        if not re.fullmatch(_ENTRY, name + ".entry"):
             raise InternalError(f"{name!r} is no name of an entry")
         if len(payload) > _MOST_BYTES - _HEAD_BYTES:
             return False
@@ -173,12 +173,12 @@ class EntryStore:
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.entry"
 
-    def _files(self, name: re.Pattern[str]) -> Iterator[tuple[Path, os.stat_result]]:
-        """Yield the files whose whole name matches and that a store can have written."""
+    def _files(self, name: str) -> Iterator[tuple[Path, os.stat_result]]:
+        """Yield the files whose whole name matches the pattern `name` and that a store can have written."""
         try:
             with os.scandir(self.folder) as files:
                 for file in files:
-                    if name.fullmatch(file.name):
+                    if re.fullmatch(name, file.name):
                         with contextlib.suppress(OSError):  # another process was faster
                             found = file.stat(follow_symlinks=False)
                             if _is_ours(found):

@@ -30,8 +30,8 @@ def _one_of(*choices: str) -> Rule:
 
 def _number(wanted: str, kind: type[int | float], least: float, most: float) -> Rule:
     """Return a rule for numbers as people write them: ASCII digits, with a point where a fraction has a meaning."""
-    form = re.compile(r"[0-9]{1,20}" if kind is int else r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}")
-    return wanted, lambda text: form.fullmatch(text) is not None and least <= kind(text) <= most
+    form = r"[0-9]{1,20}" if kind is int else r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}"
+    return wanted, lambda text: re.fullmatch(form, text) is not None and least <= kind(text) <= most
 
 
 STAGES = (

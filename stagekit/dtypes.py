@@ -336,7 +336,7 @@ def true_divide_dtype(a: DType) -> DType:
 
 # -- numbers as text --------------------------------------------------------------------------------------------------
 
-_WITHOUT_DIGITS = re.compile(r"(.?[<>=^])?[-+ ]?z?#?0?\d*[,_]?")
+_WITHOUT_DIGITS = r"(.?[<>=^])?[-+ ]?z?#?0?\d*[,_]?"
 
 
 class _Shown(float):
@@ -345,7 +345,7 @@ class _Shown(float):
     dtype: DType
 
     def __format__(self, spec: str) -> str:
-        is_plain = _WITHOUT_DIGITS.fullmatch(spec) is not None
+        is_plain = re.fullmatch(_WITHOUT_DIGITS, spec) is not None
         return format(_shortest(float(self), self.dtype) if is_plain else float(self), spec)
 
 

@@ -12,7 +12,7 @@ import pytest
 import stagekit as sk
 from stagekit.diagnostics import CallError
 from stagekit.tuning import Measurement, roofline
-from stagekit.tuning.clocks import WallClock, time_in_turns
+from stagekit.tuning.clocks import WallClock, largest_cache_bytes, time_in_turns
 from stagekit.tuning.measuring import duration_text, prefixed
 
 
@@ -83,6 +83,25 @@ def test_calls_are_timed_in_turns_after_they_are_prepared() -> None:
 
     assert ["before a", "a", "before b", "b", "before c", "c", "before b", "b"] == seen[:8]
     assert {"a": 2, "b": 2, "c": 2} == {name: len(each) for name, each in times.items()}
+
+
+@pytest.mark.parametrize("clears", [True, False])
+def test_caches_are_overwritten_before_each_call_after_it_is_prepared(
+    clears: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    clock = WallClock()
+    overwritten = int(clock._cleared[-1])
+    clear = clock.clear
+    monkeypatch.setattr(clock, "clear", lambda: (seen.append("clear"), clear()))
+
+    time_in_turns(
+        {"a": lambda: seen.append("a")}, clock, 2, clears_caches=clears, before=lambda name: seen.append("before")
+    )
+
+    assert ["before", *["clear"] * clears, "a"] * 2 == seen
+    assert overwritten + 2 * clears == int(clock._cleared[-1])
+    assert min(2 * largest_cache_bytes(), 64 << 20) == clock._cleared.nbytes
 
 
 @pytest.mark.parametrize(
