@@ -67,13 +67,14 @@ def _on_bits(spec: Callable[[], Intrinsic]) -> Expand:
 def _retry(combine: Combine) -> Expand:
     """Return the lowering that swaps `combine(seen, value)` in, again and again, until the element is what was seen.
 
-    The first guess is 0: a wrong guess costs one failed swap, which also reads the element. A plain load would be a race.
-    The bits are compared, not the numbers: a NaN at the address would never equal itself.
+    The first guess is loaded, which costs less than a swap that fails; a plain load would be a race. The bits are compared, not
+    the numbers: a NaN at the address would never equal itself.
     """
 
     def build(b: Builder, args: Sequence[Value], params: Sequence[Any]) -> Results:
         pointer, value = args
         place, word = _as_bits(b, pointer)
+        first = b.call_one(by_name("atomic_load"), (place,), ("relaxed", params[1]))
         seen = Value(word)
         with b.block((seen,)) as before:
             changed = b.bitcast(combine(b, b.bitcast(seen, value.type), value), word)
@@ -82,7 +83,7 @@ def _retry(combine: Combine) -> Expand:
         latest = Value(word)
         with b.block((latest,)) as after:
             b.yield_(latest)
-        (old,) = b.while_((b.constant(0, word.dtype),), before.done(), after.done())
+        (old,) = b.while_((first,), before.done(), after.done())
         return (b.bitcast(old, value.type),)
 
     return Expand(build)
