@@ -16,7 +16,7 @@ from stagekit.frontend.complexes import KINDS as COMPLEX
 from stagekit.frontend.complexes import operands
 from stagekit.frontend.control import Join, branch, trace_arms
 from stagekit.frontend.errors import BadOperands
-from stagekit.frontend.evaluation import Site, evaluate, first_answer, user_method
+from stagekit.frontend.evaluation import Site, by_element, evaluate, first_answer, user_method
 from stagekit.frontend.iteration import forget_position, items_of
 from stagekit.frontend.numbers import COMPARISONS, USUAL, default_dtype, is_literal, is_numeric
 from stagekit.frontend.parts import describe
@@ -199,7 +199,10 @@ def compare(site: Site, op: ast.cmpop, left: Any, right: Any) -> Any:
     if isinstance(op, ast.In | ast.NotIn):
         found = contains(site, left, right)
         return negate_condition(site.tracer, found) if isinstance(op, ast.NotIn) else found
-    _, _, python = COMPARISONS[type(op)]
+    _, kind, python = COMPARISONS[type(op)]
+    answer = by_element(site, left, right, f"__{kind.value}__", f"__{_MIRRORED[kind.value]}__")
+    if answer is not NotImplemented:
+        return answer
     if not kinds.isdisjoint(COMPLEX):
         left, right = operands(left, right)
     site.at()

@@ -32,7 +32,7 @@ from stagekit.dtypes import DType
 from stagekit.frontend import effects
 from stagekit.frontend.builtins import STAGED
 from stagekit.frontend.evaluation import Site
-from stagekit.frontend.forms import Keyed, is_one_of_a_kind, parts_of, taken_apart
+from stagekit.frontend.forms import Keyed, ValueParts, is_one_of_a_kind, parts_of, taken_apart
 from stagekit.frontend.journal import Journal
 from stagekit.frontend.language import Staged
 from stagekit.frontend.numbers import COMPARISONS, SYMBOLS, is_numeric
@@ -41,7 +41,7 @@ from stagekit.frontend.source import Names, Source
 from stagekit.frontend.stamps import settings
 from stagekit.frontend.state import is_atomic
 from stagekit.frontend.tracer import Frame, Tracer
-from stagekit.frontend.values import STAND_INS, Address, Array, Number, Scope, is_of_library, is_open
+from stagekit.frontend.values import STAND_INS, Address, Array, Number, Scope, is_of_library, is_open, mapper_of
 from stagekit.ir import Block, Intrinsic, Value
 from stagekit.ir.repeats import Reuser
 from stagekit.ir.stamps import BlockCopy, copy_of
@@ -213,7 +213,7 @@ def _repeated(
     tracer.is_of_hopper |= recording.is_of_hopper
     tracer.has_acted |= recording.acts
     values = recording.copy.copy(tracer.builder, [each.value for each in numbers], loc)
-    return _with(recording.result, iter(values))
+    return _with(recording.result, iter(values), {})
 
 
 class Template(Keyed):
@@ -230,7 +230,7 @@ class Template(Keyed):
         """Return what the function makes of numbers of its types."""
         plan, to_value = self.recording.copy, site.tracer.arithmetic.to_value
         values = [to_value(each, param.type.dtype) for each, param in zip(_flat(args), plan.block.params)]
-        return _with(self.recording.result, iter(plan.copy(site.tracer.builder, values)))
+        return _with(self.recording.result, iter(plan.copy(site.tracer.builder, values)), {})
 
 
 def template(site: Site, function: Any, args: tuple[Any, ...]) -> Template | None:
@@ -272,7 +272,7 @@ def _record(site: Site, function: Any, args: tuple[Any, ...], numbers: list[Numb
     tracer = site.tracer
     start, params = tracer.checkpoint(), [Value(each.value.type) for each in numbers]
     with tracer.builder.block(params) as opened:
-        result = site.invoke(function, list(_with(args, iter(params))))
+        result = site.invoke(function, list(_with(args, iter(params), {})))
         key, found = _key_of((result,), {})
         tracer.builder.yield_(*[each.value for each in found])
     if key is not None and not tracer.has_changed(start):
@@ -290,29 +290,34 @@ def _key_of(values: Any, forms: dict[int, Any]) -> tuple[Any, list[Any]]:
 
     Nor can it of what is known to be a part of an argument: it matters of which.
     """
-    objects = list[Any]()
-    key = taken_apart(values, forms, objects, [])
-    numbers = [each for each in objects if type(each) is Number or type(each) is Address]
+    parts = ValueParts(forms, [], [], {})
+    key = taken_apart(values, parts)
+    numbers = [each for each in parts.objects if type(each) is Number or type(each) is Address]
     return None if any(type(each) is Address and each.start for each in numbers) else key, numbers
 
 
-def _with(value: Any, values: Iterator[Value]) -> Any:
-    """Return a value with other values for those known at run time in it."""
+def _with(value: Any, values: Iterator[Value], made: dict[int, Any]) -> Any:
+    """Return a value with other values for those known at run time in it. made: by its id, what stands for an object by now."""
     kind = type(value)
     if kind is Number:
-        return Number(next(values), value.is_weak, value.lanes and _with(value.lanes, values))
+        return Number(next(values), value.is_weak, value.lanes and _with(value.lanes, values, made))
     if kind is Address:
         return Address(next(values))
     if kind is tuple or kind is list:
-        return kind([_with(each, values) for each in value])
+        return kind([_with(each, values, made) for each in value])
     if kind is slice:
-        return slice(*[_with(each, values) for each in (value.start, value.stop, value.step)])
+        return slice(*[_with(each, values, made) for each in (value.start, value.stop, value.step)])
     if kind is dict:
-        return dict(zip(value, [_with(each, values) for each in value.values()]))
-    if kind is Array or isinstance(value, tuple):
-        return kind(*[_with(each, values) for each in parts_of(value)])
-    if not is_of_library(value) or is_one_of_a_kind(value):
+        return dict(zip(value, [_with(each, values, made) for each in value.values()]))
+    if kind is not Array and (not is_of_library(value) or is_one_of_a_kind(value)):
         return value
-    made = object.__new__(kind)
-    vars(made).update({name: _with(each, values) for name, each in vars(value).items()})
-    return made
+    if (kind is Array or mapper_of(value) is not None) and id(value) in made:
+        return made[id(value)]  # as `taken_apart` meets it once
+    parts = [_with(each, values, made) for each in parts_of(value)]
+    if kind is Array or isinstance(value, tuple):
+        new = kind(*parts)
+    else:
+        new = object.__new__(kind)
+        vars(new).update(zip(vars(value), parts))
+    made[id(value)] = new
+    return new

@@ -13,11 +13,18 @@ from typing import Any
 from stagekit.diagnostics import PACKAGE, Diagnostic, InternalError, Loc, StagekitError
 from stagekit.frontend.errors import RunTimeValue, StagingError, StaticFailure
 from stagekit.frontend.journal import Journal
-from stagekit.frontend.numbers import is_numeric
+from stagekit.frontend.numbers import USUAL, is_numeric
 from stagekit.frontend.parts import describe
 from stagekit.frontend.state import ATOMIC_TYPES, is_atomic, lookup
 from stagekit.frontend.tracer import BecomesRunTime, Frame, TraceAgain, Tracer
-from stagekit.frontend.values import STAND_INS, AskedTooEarly, is_fixed, is_generated
+from stagekit.frontend.values import (
+    STAND_INS,
+    Address,
+    Array,
+    AskedTooEarly,
+    is_fixed,
+    is_generated,
+)
 from stagekit.recursion import is_deep
 
 _CHOOSE = "use a run-time `if`, or memory from `alloc_local`, where the choice is made at run time"
@@ -152,6 +159,35 @@ _STAND_IN_NAMES = {
 }
 
 
+# -- the methods of tiles -----------------------------------------------------------------------------------------------
+
+
+# By class and name, those of the library that were found to go by element.
+_BY_ELEMENT: dict[tuple[type, str], types.FunctionType] = {}
+_BESIDE = frozenset({*USUAL, Address})
+
+
+def by_element(site: Site, left: Any, right: Any, plain: str, mirrored: str) -> Any:
+    """Return what a tile answers beside a number, a pointer or another tile, with fewer questions than of a user's class.
+
+    NotImplemented for any other two values. plain, mirrored: the names of the methods of the left one, and of the right one.
+    """
+    kind, other = type(left), type(right)
+    if (method := _BY_ELEMENT.get((kind, plain))) is not None and (other in _BESIDE or other is kind):
+        owner, operand = left, right
+    elif (method := _BY_ELEMENT.get((other, mirrored))) is not None and (kind in _BESIDE or _is_plain(left)):
+        owner, operand = right, left
+    else:
+        return NotImplemented
+    site.at()
+    return site.invoke(method, [owner, operand])
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether this is an array from whose begin pointers are counted."""
+    return type(value) is Array and value.is_contiguous and not value.is_part and bool(value.shape)
+
+
 # -- the methods of a user's class -------------------------------------------------------------------------------------
 
 
@@ -181,6 +217,8 @@ def first_answer(site: Site, *ways: tuple[Any, Any, str]) -> Any:
     for owner, other, name in ways:
         method = user_method(site.tracer, owner, name)
         if method is not None and not is_generated(method):  # Python runs those itself
+            if "__stagekit_stamped__" in method.__dict__:
+                _BY_ELEMENT[type(owner), name] = method
             answer = site.invoke(method, [owner, other])
             if answer is not NotImplemented:
                 return answer

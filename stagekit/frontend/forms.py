@@ -36,11 +36,24 @@ _TOKENS: dict[Any, object] = {}
 _MOST_TOKENS = 1 << 16
 
 
-def taken_apart(given: Iterable[Any], forms: dict[int, TakenApart], objects: list[Any], values: list[Value]) -> Any:
-    """Return what values are but for the numbers and pointers in them, which it appends; None where none can say that.
+class ValueParts(NamedTuple):
+    """What was found in values: numbers, pointers and objects of the library, and the values of the IR in them.
 
-    forms: those of objects that do not change, by their ids.
+    forms: what objects are that do not change, by their ids. seen: the numbers of those that were met.
     """
+
+    forms: dict[int, TakenApart]
+    objects: list[Any]
+    values: list[Value]
+    seen: dict[int, int]
+
+
+def taken_apart(given: Iterable[Any], parts: ValueParts) -> Any:
+    """Return what values are but for the numbers and pointers in them, which it adds to the parts; None where none can say that.
+
+    An object that does not change is taken apart once, and counts by its number where it stands again.
+    """
+    forms, objects, values, seen = parts
     found = []
     for value in given:
         kind = type(value)
@@ -50,63 +63,80 @@ def taken_apart(given: Iterable[Any], forms: dict[int, TakenApart], objects: lis
             values.append(value.value)
             token = value.value.type, value.is_weak
             if value.lanes is not None:
-                token = (*token, taken_apart(value.lanes, forms, objects, values))
+                token = (*token, taken_apart(value.lanes, parts))
         elif kind in BY_VALUE:
             token = kind, value
+        elif kind in _THEMSELVES:
+            token = value
+        elif (again := seen.get(id(value))) is not None:
+            token = again
         elif known := forms.get(id(value)):
+            seen[id(value)] = len(seen)
             token = known.token
+            if token is None:
+                return None
             objects += known.objects
             values += known.values
         else:
-            token = _token_of(value, kind, forms, objects, values)
+            token = _token_of(value, kind, parts)
             if token is None:
                 return None
         found.append(token)
     return tuple(found)
 
 
+_THEMSELVES = frozenset({DType, Intrinsic, Staged})
 BY_VALUE = frozenset({int, bool, str, type(None), type(...)})
 
 
-def _token_of(value: Any, kind: type, forms: dict[int, TakenApart], objects: list[Any], values: list[Value]) -> Any:
+def _token_of(value: Any, kind: type, parts: ValueParts) -> Any:
     """Return the token of a value of one of the rarer types."""
+    if kind is tuple or kind is list:
+        inner = taken_apart(value, parts)
+        return None if inner is None else (kind, inner)
+    if kind is dict:
+        inner = taken_apart(value.values(), parts)
+        return None if inner is None else (kind, *value, inner)
     if kind is Address:
-        objects.append(value)
-        values += [value.value] if value.start is None else [value.value, value.start]
-        return kind, value.value.type, value.start is None
+        return kind, value.value.type, _add_address(value, parts)
     if kind is float:
         return kind, repr(value)
     if isinstance(value, np.generic):
         return value.dtype, value.tobytes()
-    if isinstance(value, DType | Intrinsic | Staged) or is_one_of_a_kind(value):
+    if is_one_of_a_kind(value):
         return value
     if isinstance(value, Keyed):
         return value.key
-    if kind is tuple or kind is list:
-        inner = taken_apart(value, forms, objects, values)
-        return inner and (kind, inner) if value else (kind,)
     if kind is slice:
-        inner = taken_apart((value.start, value.stop, value.step), forms, objects, values)
+        inner = taken_apart((value.start, value.stop, value.step), parts)
         return inner and (kind, inner)
-    if kind is dict:
-        inner = taken_apart(value.values(), forms, objects, values)
-        return None if inner is None else (kind, *value, inner)
-    parts = parts_of(value)
-    if parts is None:
+    stored = parts_of(value)
+    if stored is None:
         return None
-    own = TakenApart(value, None, [], [])
-    inner = taken_apart(parts, forms, own.objects, own.values)
+    own = ValueParts(parts.forms, [], [], {})
+    inner = taken_apart(stored, own)
     if inner is None:
         return None
     if len(_TOKENS) >= _MOST_TOKENS:
         _TOKENS.clear()
     token = _TOKENS.setdefault((kind, inner), object())
     own.objects.append(value)
-    objects += own.objects
-    values += own.values
+    parts.objects.extend(own.objects)
+    parts.values.extend(own.values)
     if kind is Array or mapper_of(value) is not None:
-        forms[id(value)] = own._replace(token=token)
+        parts.forms[id(value)] = TakenApart(value, token, own.objects, own.values)
+        parts.seen[id(value)] = len(parts.seen)
     return token
+
+
+def _add_address(address: Address, parts: ValueParts) -> Any:
+    """Add a pointer, and the argument that it was computed from, once; return the place of that, None where there is none."""
+    _, objects, values, _ = parts
+    objects.append(address)
+    values.append(address.value)
+    if address.start is not None and address.start not in values:
+        values.append(address.start)
+    return address.start and values.index(address.start)
 
 
 def is_one_of_a_kind(value: Any) -> bool:
@@ -115,6 +145,15 @@ def is_one_of_a_kind(value: Any) -> bool:
         return value.__closure__ is None and value.__code__.co_filename.startswith(LIBRARY)
     said = getattr(type(value), "__dataclass_params__", None)
     return said is not None and not said.eq and is_of_library(value)
+
+
+def form_of(tracer: Tracer, value: Any) -> TakenApart:
+    """Return what something is that does not change. token: None where none can say that."""
+    if id(value) not in tracer.forms:
+        parts = ValueParts(tracer.forms, [], [], {})
+        token = taken_apart((value,), parts) or (None,)
+        tracer.forms[id(value)] = TakenApart(value, token[0], parts.objects, parts.values)
+    return tracer.forms[id(value)]  # type: ignore[no-any-return]
 
 
 def parts_of(value: Any) -> Any:
@@ -142,8 +181,8 @@ class OnceAsked(NamedTuple):
 
 def once(tracer: Tracer, function: Any, args: tuple[Any, ...]) -> Any:
     """Return `function(*args)`, or what it returned for the same arguments in this block of code."""
-    objects, values = list[Any](), list[Value]()
-    token, builder = taken_apart(args, tracer.forms, objects, values), tracer.builder
+    parts, builder = ValueParts(tracer.forms, [], [], {}), tracer.builder
+    token, values = taken_apart(args, parts), parts.values
     if token is None:
         builder.spoil_log()
         return function(*args)

@@ -45,6 +45,8 @@ from stagekit.native_tables import ABSENT
 
 def attribute(site: Site, owner: Any, name: str) -> Any:
     """Return `owner.name`."""
+    if type(owner) is types.ModuleType and site.tracer.captures.has(owner, f".{name}"):
+        return getattr(owner, name)  # as `_stored` found it before
     if isinstance(owner, STAND_INS) or (isinstance(owner, np.generic) and name in ("to", "view", "dtype")):
         return attributes.attribute(site, owner, name)
     if containers.changes(owner, name):

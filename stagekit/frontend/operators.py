@@ -16,7 +16,7 @@ from stagekit.frontend.complexes import KINDS as COMPLEX
 from stagekit.frontend.complexes import are_apart, operands
 from stagekit.frontend.conditions import condition, negate_condition
 from stagekit.frontend.errors import BadOperands
-from stagekit.frontend.evaluation import EVALUATORS, NO_KEYWORDS, Site, by_method, evaluate, user_method
+from stagekit.frontend.evaluation import EVALUATORS, NO_KEYWORDS, Site, by_element, by_method, evaluate, user_method
 from stagekit.frontend.numbers import (
     OPERATORS,
     SYMBOLS,
@@ -50,6 +50,10 @@ def binary(site: Site, symbol: str, left: Any, right: Any) -> Any:
             return site.tracer.arithmetic.binary(symbol, left, right)
         if Number not in kinds and symbol not in _GROWS:
             return site.by_python(SYMBOLS[symbol].python, (left, right), NO_KEYWORDS)
+    method = SYMBOLS[symbol].method
+    answer = by_element(site, left, right, f"__{method}__", f"__r{method}__")
+    if answer is not NotImplemented:
+        return answer
     if is_literal(left) and is_literal(right):
         if symbol in _GROWS:
             _refuse_huge(site, symbol, left, right)
@@ -67,7 +71,7 @@ def binary(site: Site, symbol: str, left: Any, right: Any) -> Any:
     if is_complex and are_apart(left, right):
         hint = "tiles and vectors hold real numbers: compute with the real and the imaginary parts"
         raise site.error(BadOperands(symbol, f"{describe(left)} and {describe(right)}", hint))
-    answer = by_method(site, SYMBOLS[symbol].method, left, right)
+    answer = by_method(site, method, left, right)
     if answer is not NotImplemented:
         return answer
     if any(isinstance(each, STAND_INS) or is_of_library(each) for each in (left, right)):

@@ -48,7 +48,7 @@ def sequential(
     the kernel asked of pairs itself.
     """
     once = OnceBranches(fn, threads)
-    if any(type(op) is ops.ActOnce for op in walk(fn.body)):
+    if ops.ActOnce in map(type, walk(fn.body)):
         fn = once.run()
     order = StatementOrder(fn.body, threads, once.conditions, sized, given)
     order.apart.update(asked)

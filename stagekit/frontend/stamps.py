@@ -17,15 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stagekit.diagnostics import Loc
-from stagekit.dtypes import DType
 from stagekit.frontend import effects
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.facts import Question
-from stagekit.frontend.forms import BY_VALUE, OnceAsked, TakenApart, is_one_of_a_kind, parts_of, taken_apart
-from stagekit.frontend.language import Staged
+from stagekit.frontend.forms import OnceAsked, TakenApart, ValueParts, form_of, parts_of, taken_apart
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Address, Array, Number, holds_run_time, is_open, mapper_of
-from stagekit.ir import Block, Intrinsic, Value, ops, walk
+from stagekit.ir import Block, Value, ops, walk
 from stagekit.ir.builder import LookedUp
 from stagekit.ir.stamps import LocTable, OpCopy, emit, op_copy
 
@@ -66,12 +64,13 @@ def stamped(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any], run: C
     tracer = site.tracer
     if tracer.builder.log is not None:  # part of what is recorded
         return run(site, fn, args, kwargs)
-    objects, values = list[Any](), list[Value]()
-    tokens = taken_apart((*args, *kwargs.values()), tracer.forms, objects, values)
+    parts = ValueParts(tracer.forms, [], [], {})
+    tokens = taken_apart((*args, *kwargs.values()), parts)
     if tokens is None or list in map(type, args):  # a list may be the user's, and change
         return run(site, fn, args, kwargs)
-    rows = _rows(site)
-    key = fn, tokens, *kwargs, _pattern(values), _pattern([*map(id, objects)])
+    rows, objects, values = _rows(site), parts.objects, parts.values
+    same = None if len({*values}) == len(values) else (_pattern(values), _pattern([*map(id, objects)]))
+    key = fn, tokens, same, *kwargs
     known = rows.get(key)
     if known is None:
         while len(rows) >= _MOST:
@@ -90,10 +89,15 @@ def stamped(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any], run: C
     return result
 
 
+_FEW = 16  # so many are looked for one by one
+
+
 def _pattern(items: list[Any]) -> Any:
-    """Return which of them are the same; None where none are."""
+    """Return which of them are the same: for each the place of the first."""
+    if len(items) <= _FEW:
+        return tuple(map(items.index, items))
     first = dict(zip(reversed(items), range(len(items) - 1, -1, -1)))
-    return None if len(first) == len(items) else tuple(map(first.__getitem__, items))
+    return tuple(map(first.__getitem__, items))
 
 
 def _rows(site: Site) -> dict[Any, Any]:
@@ -160,10 +164,11 @@ class _CallRecorder:
             return None
         try:
             questions, remembered = self.asked()
-            patterns = _pattern(self.values), _pattern([*map(id, self.objects)])
+            is_alone = len(self.values) == len(self.params)  # then the key says which are the same
+            patterns = None if is_alone else (_pattern(self.values), _pattern([*map(id, self.objects)]))
             steps = self.steps()
             known = [(key, values, self.number_of(found)) for key, values, found in remembered]
-            number, form = self.number_of(result), self.form_of(result)
+            number, form = self.number_of(result), self.form_of_result(result)
             places = [self.path_to(loc) for loc in self.places.every]
         except _Unstampable:
             return None
@@ -185,7 +190,8 @@ class _CallRecorder:
                 is_fresh = not self.fresh.isdisjoint(each.values)  # then no block knows it before
                 self.need(is_fresh or self.bound.issuperset(each.values))
                 if each.was_known:
-                    form = _form_of(self.tracer, each.found)
+                    form = form_of(self.tracer, each.found)
+                    self.need(form.token is not None)
                     self.add(form.objects)
                     self.values += form.values
                     self.bound.update(form.values)
@@ -259,40 +265,36 @@ class _CallRecorder:
         if kind is Address:
             self.need(value.value in self.bound and (value.start is None or value.start in self.bound))
             return kind, (value.value, value.start)
+        if self.is_fixed(value):
+            return None, value
         if kind is tuple or kind is list:
             return kind, [self.number_of(each) for each in value]
-        if kind in BY_VALUE or kind is float or isinstance(value, np.generic | DType | Intrinsic | Staged):
-            return None, value
-        if is_one_of_a_kind(value):
-            self.need(not holds_run_time(value))
-            return None, value
         parts = parts_of(value)
         self.need(parts is not None)
-        numbers = [self.number_of(each) for each in parts]
-        return (kind, numbers) if kind is Array or isinstance(value, tuple) else (kind, (list(vars(value)), numbers))
+        if kind is Array or isinstance(value, tuple):
+            return kind, [self.number_of(each) for each in parts]
+        moving = {name: each for name, each in vars(value).items() if not self.is_fixed(each)}
+        return kind, (vars(value) | moving, [*moving], [self.number_of(each) for each in moving.values()])
 
-    def form_of(self, result: Any) -> Any:
+    def is_fixed(self, value: Any) -> bool:
+        """Return whether a value is the same at each call: nothing in it is known at run time only, or may change."""
+        if type(value) is tuple:
+            return all(map(self.is_fixed, value))
+        parts = ValueParts({}, [], [], {})
+        self.need(taken_apart((value,), parts) is not None)
+        return type(value) not in (list, dict) and not parts.objects and not holds_run_time(value)
+
+    def form_of_result(self, result: Any) -> Any:
         """Return the token of a result that is taken apart again and again, the numbers of the objects, and the values in it."""
         if mapper_of(result) is None:
             return None
-        form = _form_of(self.tracer, result)
+        form = form_of(self.tracer, result)
+        self.need(form.token is not None)
         return form.token, [self.number_of(each) for each in form.objects], form.values
 
 
 class _Unstampable(Exception):
     """Raised where a recorded call cannot be stamped."""
-
-
-def _form_of(tracer: Tracer, value: Any) -> TakenApart:
-    """Return the form of something that does not change."""
-    found = tracer.forms.get(id(value))
-    if found is None:
-        found = TakenApart(value, None, [], [])
-        token = taken_apart((value,), tracer.forms, found.objects, found.values)
-        if token is None:
-            raise _Unstampable
-        found = tracer.forms[id(value)] = found._replace(token=token)
-    return found
 
 
 def _state_of(tracer: Tracer) -> Any:
@@ -312,24 +314,23 @@ def _state_of(tracer: Tracer) -> Any:
 
 def _at_hand(stamp: Stamp, tracer: Tracer, values: list[Value], objects: list[Any]) -> Any:
     """Return what stands for the values of a stamp, and the objects at hand; None where something is not as it was."""
-    known, mapping = tracer.builder.current.known, dict[Any, Any](zip(stamp.values, values))
-    objects, now = objects.copy(), values
+    mapping, objects = dict[Any, Any](zip(stamp.values, values)), objects.copy()
     for each in stamp.questions:
         if type(each) is Question:
             if tracer.facts.ask(mapping[each.value], each.divisor) is not each.answer:
                 return None
             continue
-        found = known.get((*each.key, *map(mapping.__getitem__, each.values)))
+        found = tracer.builder.current.known.get((*each.key, *map(mapping.__getitem__, each.values)))
         if (found is None) is each.was_known:
             return None
         if each.was_known:
-            form = _form_of(tracer, found)
+            form = form_of(tracer, found)
             if form.token != each.found.token:
                 return None
             objects += form.objects
-            now = now + form.values
+            values = values + form.values
             mapping.update(zip(each.found.values, form.values))
-    if now is not values and (_pattern(now), _pattern([*map(id, objects)])) != stamp.patterns:
+    if stamp.patterns is not None and stamp.patterns != (_pattern(values), _pattern([*map(id, objects)])):
         return None
     return mapping, objects
 
@@ -340,17 +341,23 @@ def _carried_out(site: Site, stamp: Stamp, mapping: dict[Any, Any], objects: lis
     emit(builder, stamp.steps, mapping, [*map(_moved, stamp.places, repeat(outside))])
     builder.loc = outside
     at = objects.__getitem__
-    made: Any
     for kind, given in stamp.made:
+        made: Any
         if kind is Number:
             value, is_weak, lanes = given
             made = Number(mapping[value], is_weak, None if lanes is None else objects[lanes])
         elif kind is Address:
             made = Address(mapping[given[0]], mapping.get(given[1]))
-        elif kind is tuple:
-            made = tuple(map(at, given))
+        elif kind is tuple or kind is list:
+            made = kind(map(at, given))
+        elif kind is None:
+            made = given
+        elif type(given) is list:
+            made = kind(*map(at, given))
         else:
-            made = _made(kind, given, objects)
+            made, (fields, names, numbers) = object.__new__(kind), given
+            vars(made).update(fields)
+            vars(made).update(zip(names, map(at, numbers)))
         objects.append(made)
     for key, values, number in stamp.remembered:
         builder.current.known[*key, *map(mapping.__getitem__, values)] = objects[number]
@@ -361,20 +368,6 @@ def _carried_out(site: Site, stamp: Stamp, mapping: dict[Any, Any], objects: lis
         token, numbers, values = stamp.form
         tracer.forms[id(result)] = TakenApart(result, token, [*map(at, numbers)], [*map(mapping.__getitem__, values)])
     return tracer.journal.born(result) if stamp.is_born else result
-
-
-def _made(kind: Any, given: Any, objects: list[Any]) -> Any:
-    """Return an object that is no number and no pointer; see `_CallRecorder.way_to`."""
-    if kind is None:
-        return given
-    if kind is list:
-        return [objects[number] for number in given]
-    if type(given) is list:
-        return kind(*[objects[number] for number in given])
-    made = object.__new__(kind)
-    names, numbers = given
-    vars(made).update(zip(names, map(objects.__getitem__, numbers)))
-    return made
 
 
 def _moved(path: Iterable[Loc], call: Loc) -> Loc:

@@ -32,6 +32,8 @@ from stagekit.ir.core import has_effect
 _MEMORY = frozenset({Effect.READ, Effect.WRITE})
 
 
+_PLAIN = (ops.Load, ops.Store)  # which access memory by their only pointer
+_NOWHERE = Sum(0)
 _UNSHARED = (Space.LOCAL, Space.CONSTANT)  # what no other thread writes
 
 
@@ -113,6 +115,9 @@ class StatementOrder:
         self.reasons: dict[Op, str] = {}
         self.apart: dict[tuple[Value, Value], frozenset[Hashable] | None] = {}
         self.exchanged: dict[Hashable, tuple[list[_MemoryUse], list[_MemoryUse]]] = {}  # by an id, of what is kept here
+        self.uses: dict[tuple[Op, bool], tuple[list[_MemoryUse], list[_MemoryUse] | None]] = {}
+        self.contents: dict[Hashable, int] = {}
+        self.met: dict[Hashable, bool] = {}  # by the contents of two accesses
         self.is_rough = False
 
     @property
@@ -201,15 +206,21 @@ class StatementOrder:
     def statement(self, op: Op, inside: list[Op], pending: list[_MemoryUse]) -> list[_MemoryUse]:
         if not inside:
             return pending
-        barriers = [i for i, each in enumerate(inside) if Effect.SYNC in each.effects]
-        first = self.accesses(inside[: barriers[0]] if barriers else inside)
+        first, last = self.uses_of(op, inside)
         clash = next(((a, b) for b in first for a in pending if self.may_meet(a, b)), None)
         if clash is not None:
             self.reasons.setdefault(op, _reason(*clash))
             pending = []
-        if barriers:
-            return self.accesses(inside[barriers[-1] :])
-        return _union(pending, first)
+        return _union(pending, first) if last is None else last
+
+    def uses_of(self, op: Op, inside: list[Op]) -> tuple[list[_MemoryUse], list[_MemoryUse] | None]:
+        """Return what a statement does before the barriers in it, and behind them; None where there are none."""
+        key = op, self.is_rough
+        if key not in self.uses:
+            barriers = [i for i, each in enumerate(inside) if Effect.SYNC in each.effects]
+            first = self.accesses(inside[: barriers[0]] if barriers else inside)
+            self.uses[key] = first, self.accesses(inside[barriers[-1] :]) if barriers else None
+        return self.uses[key]
 
     # -- accesses -----------------------------------------------------------------------------------------------
 
@@ -217,6 +228,7 @@ class StatementOrder:
         """Return what `inside`, of one statement, does to memory that threads share."""
         found: dict[object, _MemoryUse] = {}
         siblings: list[_MemoryUse] = []
+        rows: list[Hashable] = []
         waits = any(has_effect(op, Effect.COLLECTIVE) for op in inside if type(op) is not ops.Load)
         for op, is_first, mask in self.accessing(inside, False, ()):
             acquires, releases = ordering(op) if type(op) is ops.IntrinsicOp else (False, False)
@@ -225,23 +237,27 @@ class StatementOrder:
                 order = _MemoryUse(nowhere, False, is_first, Sum(0), op.loc, [], False, acquires, releases)
                 found.setdefault((is_first, acquires, releases), order)
             targets = [*flow.targets_of(op)]
-            for pointer in (op.pointer,) if type(op) is ops.Load else flow.pointers_of(op):
+            is_store = type(op) is ops.Store and not waits
+            for pointer in (op.pointer,) if type(op) in _PLAIN else flow.pointers_of(op):  # type: ignore[attr-defined]
                 if pointer.type.space in _UNSHARED or (pointer in targets and _is_asynchronous(op)):  # type: ignore[union-attr]
                     continue
-                where = Sum(0) if self.is_rough else self.where(op, pointer)
-                arrays, writes = self.arrays_of(pointer), pointer in targets
-                is_store = type(op) is ops.Store and not waits
-                key = (arrays, writes, is_first, is_store, where[1:])
-                if key not in found:
+                where = _NOWHERE if self.is_rough else self.where(op, pointer)
+                key = (self.arrays_of(pointer), pointer in targets, is_first, is_store, where[1:])
+                use = found.get(key)
+                if use is None:
                     start = where._replace(constant=0)
-                    found[key] = _MemoryUse(arrays, writes, is_first, start, op.loc, siblings, is_store)
-                    siblings += [] if self.is_rough else [found[key]]
+                    use = found[key] = _MemoryUse(*key[:3], start, op.loc, siblings, is_store)
+                    siblings += [] if self.is_rough else [use]
                 if not self.is_rough:
-                    for element in range(where.constant, where.constant + _width(op)):
-                        found[key].masks.setdefault(element, set()).add(mask)
-        every = frozenset([each.does() for each in siblings])  # one of them may cover an access of another statement
-        for each in siblings:
-            each.content = each.does(), every
+                    width = _width(op)
+                    rows.append((key, where.constant, width, mask))
+                    for element in range(where.constant, where.constant + width):
+                        use.masks.setdefault(element, set()).add(mask)
+        number = self.contents.setdefault(
+            (*found, *rows), len(self.contents)
+        )  # one may cover an access of another statement
+        for place, each in enumerate(found.values()):
+            each.content = number, place
         return list(found.values())
 
     def accessing(self, inside: Iterable[Op], is_first: bool, mask: Mask) -> Iterator[tuple[Op, bool, Mask]]:
@@ -278,6 +294,15 @@ class StatementOrder:
             return True
         if not (a.writes or b.writes):
             return False
+        key = (a.content, b.content)
+        if None in key:
+            return self.do_meet(a, b)
+        if key not in self.met:
+            self.met[key] = self.do_meet(a, b)
+        return self.met[key]
+
+    def do_meet(self, a: _MemoryUse, b: _MemoryUse) -> bool:
+        """Return the same of two accesses of which one writes."""
         pairs = [pair for pair in itertools.product(a.arrays, b.arrays) if self.could_overlap(*pair)]
         if not pairs:
             return False
@@ -356,7 +381,8 @@ class StatementOrder:
         One that must be apart from an array that is written is asked to be apart from all of these, unless it may be one of them
         in work in place. What is read with an order others write, and a kernel that acquires what they wrote has none.
         """
-        if any((type(op) is ops.InlineAsm and op.effects) or ordering(op)[0] for op in self.acting):
+        special = [op for op in self.acting if type(op) in (ops.InlineAsm, ops.IntrinsicOp)]
+        if any((type(op) is ops.InlineAsm and op.effects) or ordering(op)[0] for op in special):
             return frozenset()
         written = flow.written(self.body, self.comes_from) - self.comes_from.keys()
         written -= {op.result for op in self.allocs}

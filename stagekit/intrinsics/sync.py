@@ -7,6 +7,9 @@ Source: PTX ISA, sections "Parallel Synchronization and Communication Instructio
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 from stagekit.intrinsics.order import SCOPE, acquires, order_param, releases
 from stagekit.intrinsics.registry import define
 from stagekit.ir import BOOL, I32, TARGETS, U32, Effect, Expand, Intrinsic, Native, Op, Sig, Type, ops
@@ -125,7 +128,12 @@ def ordering(op: Op) -> tuple[bool, bool]:
     """Return whether later accesses stay behind `op`, and whether earlier ones stay in front of it."""
     if not isinstance(op, ops.IntrinsicOp) or not (op.spec.params or op.spec in _FENCES):
         return False, False
-    if op.spec in _FENCES:
+    return _ordering(op.spec, op.params)
+
+
+@functools.cache
+def _ordering(spec: Intrinsic, params: tuple[Any, ...]) -> tuple[bool, bool]:
+    if spec in _FENCES:
         return True, True
-    order = dict(zip([param.name for param in op.spec.params], op.params)).get("order", "relaxed")
+    order = dict(zip([param.name for param in spec.params], params)).get("order", "relaxed")
     return acquires(order), releases(order)

@@ -137,6 +137,8 @@ def pointers_of(op: Op) -> list[Value]:
 
 def targets_of(op: Op) -> Iterable[Value]:
     """Return the pointers through which `op` may write."""
+    if type(op) is ops.Store:
+        return (op.pointer,)
     if Effect.WRITE not in op.effects:
         return ()
     if not isinstance(op, ops.IntrinsicOp) or not op.spec.only_reads:

@@ -10,9 +10,10 @@ Control flow is structured: `If`, `For` and `While` carry values through `Yield`
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stagekit.dtypes import DType
 from stagekit.ir.core import (
@@ -371,9 +372,12 @@ class IntrinsicOp(Op):
     params: tuple[Any, ...] = attribute()
     args: tuple[Value, ...] = operand_list()
 
-    @property
-    def effects(self) -> Effects:
-        return self.spec.effects
+    if TYPE_CHECKING:
+
+        @property
+        def effects(self) -> Effects: ...
+    else:
+        effects = property(operator.attrgetter("spec.effects"))  # which calls no function of Python's
 
 
 @op("asm")

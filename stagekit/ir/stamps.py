@@ -130,8 +130,7 @@ def _emit(
             made[name] = Block(tuple(map(mapping.__getitem__, params)), tuple(inner))
         for value in old:
             mapping[value] = Value(value.type, value.name)
-        made["results"] = tuple(map(mapping.__getitem__, old))
-        made["loc"] = places[place]
+        made["results"], made["loc"] = tuple(map(mapping.__getitem__, old)), places[place]
         op = _new(cls)
         _set(op, "__dict__", made)
         into.append(op)
