@@ -106,7 +106,7 @@ def matmul_kernel(
     """
     m, n, k = sk.dynamic("m"), sk.dynamic("n"), sk.dynamic("k")
     M, N, K, threads, stages = Blocks(*BLOCKS)
-    sums = _SUMS.get(dtype, sk.float32)
+    sums, count = _SUMS.get(dtype, sk.float32), pieces_for(Blocks(*BLOCKS), kinds)
     A = Annotated[sk.Array, sk.Tensor((m, k), dtype, strides[0])]
     B = Annotated[sk.Array, sk.Tensor((k, n), dtype, strides[1])]
     Out = Annotated[sk.Array, sk.Tensor((m, n), out_dtype, (None, 1))]
@@ -137,12 +137,23 @@ def matmul_kernel(
                 later = [sk.load(part) for part in parts(start)]
                 total = sk.dot(x, y, total, precision=precision)
                 x, y = later
-        if epilogue is not None:
-            others = [operand_of(each, row, column, total) for each in (c, d, e, f)[: len(kinds)]]
-            total = total.of_each(epilogue, total, *others)
-        sk.store(out.tile((row, column), (M, N)), total)
+        for first, piece in total.pieces(count):
+            shape = piece.shape
+            if epilogue is not None:
+                others = [operand_of(each, row, column + first, piece) for each in (c, d, e, f)[: len(kinds)]]
+                piece = piece.of_each(epilogue, piece, *others)
+            sk.store(out.tile((row, column + first), shape), piece)
 
     return matmul
+
+
+def pieces_for(blocks: Blocks, kinds: tuple[Kind, ...]) -> int:
+    """Return in how many pieces an epilogue takes the sums, so that they stay in registers, and what goes with a piece."""
+    sums = blocks.rows * blocks.columns // blocks.threads
+    words = sum(
+        [sums * dtype.bits // (32 if axes > 1 else 64) for dtype, axes in filter(None, kinds)]
+    )  # of a row, half
+    return next((count for count in (1, 2, 4) if sums + words // count <= _ROOM_OF_EPILOGUES), 8)
 
 
 def matmul(
@@ -272,6 +283,8 @@ _FULL = 0.9  # share of the multiprocessors that has work then
 _DEEP = 1024  # of the common axis, from which on it does not matter that such a block begins and ends by itself
 _UNIT = 8  # elements of 16 bytes: rows of so many begin where the TMA unit can copy, which masks nothing
 
+
+_ROOM_OF_EPILOGUES = 200  # words of a thread, of 255 registers, with what it knows of places
 
 _KINDS_OF_FLOAT32 = {"ieee": "by threads", "tf32": "words", "tf32x3": "words"}  # of blocks, by precision
 

@@ -225,6 +225,24 @@ class Layout:
         """Return the layout of the tile whose axis i is axis order[i] of this one."""
         return self._moved(tuple(self.shape[axis] for axis in order), order.index)
 
+    def cut(self, count: int) -> Layout | None:
+        """Return the layout of one of so many parts side by side along the last axis; None where threads have more of one.
+
+        Which registers are those of a part says `offsets`.
+        """
+        place, columns = self._last_of_registers(), self.shape[-1] // count
+        if place is None or self.registers[place].radix % count:
+            return None
+        digits = list(self.registers)
+        digits[place] = digits[place]._replace(radix=digits[place].radix // count)
+        return layout_of((*self.shape[:-1], columns), self.threads, digits, self.lanes, self.width)
+
+    def _last_of_registers(self) -> int | None:
+        """Return the digit of registers that says how far an element is along the last axis, more than all others together."""
+        last = len(self.shape) - 1
+        ends = [digit.axis == last and digit.radix * digit.stride == self.shape[last] for digit in self.registers]
+        return ends.index(True) if True in ends[1:] else None  # the first digit is that of vectors
+
     def _moved(self, shape: Shape, place: Callable[[int], int]) -> Layout:
         def moved(digits: tuple[Digit, ...]) -> tuple[Digit, ...]:
             return tuple(digit._replace(axis=place(digit.axis)) if digit.stride else digit for digit in digits)

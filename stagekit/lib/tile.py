@@ -214,6 +214,20 @@ class Tile(ByElement):
         return sk._of_each(function, objection, *[a.at(self.layout) if isinstance(a, Tile) else a for a in args])
 
     @sk._direct
+    def pieces(self, count: int) -> list[tuple[int, Tile]]:
+        """Return so many parts of a tile side by side, each behind its first column.
+
+        They are one, the tile, where a thread has not as much of each, or where nothing is in registers.
+        """
+        layout = None if self.form else self.layout.cut(count)
+        if layout is None:
+            return [(0, self)]
+        columns, parts = layout.shape[-1], list[list[Any]]([] for _ in range(count))
+        for element, offset in zip(self.elements, self.layout.offsets):
+            parts[offset[-1] // columns].append(element)
+        return [(i * columns, tile_of(part, layout)) for i, part in enumerate(parts)]
+
+    @sk._direct
     @sk._of_thread
     def elements_of(self, arg: Any) -> list[Any]:
         """Return what goes with each element of this tile: the element of the tile `arg`, or the scalar `arg`."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit import kernels
+from stagekit.backends import ptxas
 from stagekit.kernels import matrices
 from tests.kernels.rows import DTYPES, EPS, each_place, run
 
@@ -254,3 +255,56 @@ def test_what_other_blocks_still_read_is_not_written_over(write):
     x = np.ones((200, 200), np.float32)
     with pytest.raises(ValueError, match="other programs still read: give another array"):
         write(x)
+
+
+# -- epilogues whose operands have more registers than there are ------------------------------------------------------------
+
+BF16 = sk.bfloat16
+MANY = {  # dtypes and axes of operands
+    "a matrix and a row": ((BF16, 2), (BF16, 1)),
+    "both of float32": ((sk.float32, 2), (sk.float32, 1)),
+    "two matrices": ((BF16, 2), (BF16, 2)),
+    "a matrix of float32": ((sk.float32, 2),),
+    "three matrices and a row": ((sk.float32, 2), (sk.float32, 1), (sk.float32, 2), (BF16, 2)),
+}
+
+
+def added_up(x, *others):
+    for each in others:
+        x = x * 0.5 + each
+    return x
+
+
+def kernel_for(kinds, blocks):
+    return kernels.matmul_kernel(BF16, sk.float32, ((None, 1), (1, None)), added_up, kinds, blocks)
+
+
+@pytest.mark.parametrize("blocks", matrices.BLOCKS["warpgroups"], ids=str)
+@pytest.mark.parametrize("kinds", MANY.values(), ids=MANY)
+def test_sums_and_operands_of_an_epilogue_stay_in_registers(kinds, blocks):
+    """They are taken in pieces: all operands are loaded before the first element is stored, as that may be one of them."""
+    names = dict.fromkeys("cdef"[len(kinds) :])
+    specialised = kernel_for(kinds, blocks).specialize(**names)
+
+    found = ptxas.assemble(str(specialised.compile("cuda", capability=90).stages["ptx"]))
+
+    assert (found.resources.spill_store_bytes, found.warnings) == (0, ())
+
+
+@pytest.mark.parametrize("is_out", [False, True])
+@pytest.mark.parametrize("kinds", MANY.values(), ids=MANY)
+def test_pieces_are_the_whole(kinds, is_out):
+    """Also where the result is written over the first operand, and blocks are not whole."""
+    r = np.random.default_rng(0)
+    m, n, k = 72, 120, 64
+    a, b = r.integers(-3, 4, (m, k)).astype(ml_dtypes.bfloat16), r.integers(-3, 4, (n, k)).astype(ml_dtypes.bfloat16)
+    given = [r.integers(-9, 9, (m, n)[-axes:]).astype(dtype.numpy) for dtype, axes in kinds]
+    want = added_up(a.astype(np.float32) @ b.astype(np.float32).T, *[each.astype(np.float32) for each in given])
+    blocks = matrices.Blocks(128, 128, 64, 128, 3)
+    assert matrices.pieces_for(blocks, kinds) > 1
+    out = given[0] if is_out and kinds[0][0] is sk.float32 else np.zeros((m, n), np.float32)
+
+    with sk.sanitize():
+        kernel_for(kinds, blocks)[1, 1](a, b.T, out, *given)
+
+    np.testing.assert_array_equal(out, want)
