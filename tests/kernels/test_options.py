@@ -51,7 +51,10 @@ VALID: dict[str, tuple[Any, ...]] = {
     "fill_kernel": (sk.uint64, 1024),
     "filter_rows_kernel": (F16, 9, 32, 64),
     "grouped_matmul_kernel": (F16, 8, BLOCKS),
+    "hopper_attention_backward_kernel": OF_HEADS,
     "hopper_attention_kernel": OF_HEADS,
+    "hopper_attention_rounding_kernel": (F16, 64, 1),
+    "hopper_attention_rows_kernel": (F16, 64, 1),
     "hopper_matmul_kernel": (F16, F16, (False, False), (64, 64), 4),
     "joined_kernel": (F32, F16),
     "layernorm_kernel": (F32, F32, 1024, True, False),
@@ -235,6 +238,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "embedding": (ROWS, np.zeros(4, np.int64)),
     "embedding_backward": (ROWS, np.zeros(4, np.int64), ROWS.copy()),
     "grouped_matmul": (ROWS, np.ones((2, 64, 8), np.float32), np.array([2, 4], np.int32)),
+    "hopper_attention_backward": (*[np.ones((1, 2, 8, 64), np.float16)] * 5, np.ones((1, 2, 8), np.float32)),
     "hopper_attention": (np.ones((1, 2, 8, 64), np.float16),) * 3,
     "hopper_matmul": (np.ones((64, 64), np.float16),) * 2,
     "layernorm": (ROWS, LONG),
@@ -257,7 +261,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "topk": (ROWS, 3),
     "transpose": (ROWS,),
 }
-FOR_HOPPER = {"hopper_attention", "hopper_matmul"}  # no CPU runs them
+FOR_HOPPER = {"hopper_attention", "hopper_attention_backward", "hopper_matmul"}  # no CPU runs them
 
 NO_OPTION: dict[str, list[Any]] = {  # by the beginning of an annotation
     "int": [2.5, "x", [1], np.nan, np.inf, object()],
