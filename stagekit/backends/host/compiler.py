@@ -16,7 +16,7 @@ from stagekit.backends.host.blockflow import BlockFlow
 from stagekit.backends.host.compute import constant_form, emit_binary, emit_bitcast, emit_cast, emit_compare, emit_unary
 from stagekit.backends.host.conditional import emit_if, fork
 from stagekit.backends.host.entry import BlockFrame, EntryWriter
-from stagekit.backends.host.forms import LANES, Form, constant_mask, number
+from stagekit.backends.host.forms import LANES, Form, Gep, constant_mask, number
 from stagekit.backends.host.interleaved import groups_of
 from stagekit.backends.host.intrinsic import emit_intrinsic
 from stagekit.backends.host.joins import emit_select
@@ -167,6 +167,7 @@ def _context(frame: BlockFrame, block: tuple[int, int, int], processor: Processo
         waiting=waiting_loops(frame.fn),
         asking=asking_loops(frame.fn),
         block_values=dict(frame.params),
+        arguments=frozenset([form.base.text for form in frame.params.values() if isinstance(form, Gep)]),
         decided=frame.decided,
         groups=groups_of(frame.fn),
     )

@@ -59,6 +59,8 @@ def _bring_near(warp: Warp, type_: Pointer, address: Gep, use: tuple[tuple[str, 
     base, index, dtype = address.base, address.index, type_.dtype
     if warp.leaps or type_.space is not Space.GLOBAL or not isinstance(base, Uniform) or not isinstance(index, Linear):
         return
+    if _ends_before(warp, base, index, AHEAD_BYTES // dtype.itemsize):
+        return
     first, count = index.offsets[0], _neighbours(index)
     known = warp.kernel.brought_near.setdefault((warp.w.block, base.text, index.base.text, use), [])
     if not count or any(abs(first - other) < LANES for other in known):
@@ -69,6 +71,11 @@ def _bring_near(warp: Warp, type_: Pointer, address: Gep, use: tuple[tuple[str, 
         start = integer_binary(warp, BinaryKind.ADD, dtypes.INDEX, index.base, number(place))
         line = element_pointer(warp, dtype, base.text, start)
         warp.w.call("void", "llvm.prefetch.p0", [("ptr", line), *use])
+
+
+def _ends_before(warp: Warp, base: Uniform, index: Linear, ahead: int) -> bool:
+    """Return whether no block comes so far: an argument is indexed, and all values of the index are closer together."""
+    return base.text in warp.kernel.arguments and index.interval.hi - index.interval.lo < ahead
 
 
 def _neighbours(index: Linear) -> int:

@@ -62,12 +62,12 @@ class KernelContext:
     reads. decided: comparisons that come out alike in all threads.
     retypes_local: is LOCAL memory looked at as elements of another size, so that each lane must have its bytes side by side?
     shared, local: where each allocation begins, by its op. forced_vectors, forced_pointers, masked_loops: what earlier
-    attempts at a loop found out (`loops.py`). block_values: what is computed once per block. unrolled_scatters: how
-    many scatters LLVM takes apart (`memory.py`). groups: by the first op of a vector access that was taken apart, the others.
-    group: the one that is being stored. picked: by op, what was loaded for it with its group. chunks: how groups lie in memory.
-    brought_near: by basic block and array, the offsets for which memory was asked early. numbers: of the
-    function's ops, from 1 on; a fault is the number of its op. waiting: loops that only wait. asking: the loops that
-    have a safepoint.
+    attempts at a loop found out (`loops.py`). block_values: what is computed once per block. arguments: the texts of the
+    pointers that the kernel is given. unrolled_scatters: how many scatters LLVM takes apart (`memory.py`). groups: by the first
+    op of a vector access that was taken apart, the others. group: the one that is being stored. picked: by op, what was loaded
+    for it with its group. chunks: how groups lie in memory. brought_near: by basic block and array, the offsets for which memory
+    was asked early. numbers: of the function's ops, from 1 on; a fault is the number of its op. waiting: loops that only wait.
+    asking: the loops that have a safepoint.
     """
 
     w: Writer
@@ -85,6 +85,7 @@ class KernelContext:
     asking: frozenset[Op]
     decided: Mapping[Value, bool] = field(default_factory=dict)
     block_values: dict[Value, Form] = field(default_factory=dict)
+    arguments: frozenset[str] = frozenset()
     shared: dict[Op, str] = field(default_factory=dict)
     local: dict[Op, LocalPlace] = field(default_factory=dict)
     forced_vectors: set[Value] = field(default_factory=set)

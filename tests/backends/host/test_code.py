@@ -451,17 +451,39 @@ def test_tile_indices_need_no_gather(width: int) -> None:
 def test_memory_is_asked_early_once_for_each_line_that_neighbours_reach(
     dtype: dtypes.DType, step: int, reads: int, writes: int
 ) -> None:
-    """x[t * step - 1] + x[t * step] + x[t * step + 1], whose lines are the same."""
+    """x[t * step - 1] + x[t * step] + x[t * step + 1], whose lines are the same; both pointers move on."""
+
+    def body(b: Builder, x: Value, y: Value, n: Value) -> None:
+        def one(i: Value, x: Value, y: Value) -> Sequence[Value]:
+            t = b.mul(thread(b), b.index(step))
+            around = [b.load(b.offset(x, b.add(t, b.index(k)))) for k in (-1, 0, 1)]
+            b.store(b.offset(y, thread(b)), functools.reduce(b.add, around))
+            return [b.offset(pointer, b.index(1024)) for pointer in (x, y)]
+
+        loop(b, (b.index(0), n, b.index(1)), [x, y], one)
+
+    assert Counter({"0": reads, "1": writes}) == asked_early(kernel(array(dtype), array(dtype), INDEX, body=body))
+
+
+def asked_early(fn: Function, threads: int = 32) -> Counter[str]:
+    """How many lines a kernel asks for early, to be read ("0") and to be written ("1")."""
+    text = compile(fn, (threads, 1, 1)).llvm
+    return Counter(re.findall(r"call void @llvm\.prefetch\.p0\(ptr %t\d+, i32 (\d)", text))
+
+
+@pytest.mark.parametrize(("factor", "asked"), [(1, {}), (256, {"0": 2, "1": 2})])
+def test_memory_is_not_asked_early_for_what_no_block_reaches(factor: int, asked: dict[str, int]) -> None:
+    """y[t] = x[t] of 256 threads, all of which is nearer; then t + factor * (0 to 63), of which a loop goes through 8 KB."""
 
     def body(b: Builder, x: Value, y: Value) -> None:
-        t = b.mul(thread(b), b.index(step))
-        around = [b.load(b.offset(x, b.add(t, b.index(k)))) for k in (-1, 0, 1)]
-        b.store(b.offset(y, thread(b)), functools.reduce(b.add, around))
+        def one(i: Value) -> Sequence[Value]:
+            at = b.add(thread(b), b.mul(i, b.index(factor)))
+            b.store(b.offset(y, at), b.load(b.offset(x, at)))
+            return ()
 
-    text = compile(kernel(array(dtype), array(dtype), body=body), (32, 1, 1)).llvm
+        loop(b, (b.index(0), b.index(64), b.index(1)), (), one)
 
-    asked = Counter(re.findall(r"call void @llvm\.prefetch\.p0\(ptr %t\d+, i32 (\d)", text))
-    assert asked == Counter({"0": reads, "1": writes})
+    assert Counter(asked) == asked_early(kernel(array(f32), array(f32), body=body), 256)
 
 
 def test_a_guard_has_an_unmasked_copy() -> None:
