@@ -26,7 +26,7 @@ _END: Any = object()
 
 def items_of(site: Site, value: Any) -> list[Any]:
     """Return all items of a compile-time iterable, made now."""
-    return list(values_of(site, value))
+    return list(value if type(value) in (tuple, list) else values_of(site, value))
 
 
 def values_of(site: Site, value: Any) -> Iterator[Any]:

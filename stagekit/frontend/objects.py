@@ -236,6 +236,8 @@ def interpreted_method(tracer: Tracer, owner: Any, name: str) -> types.FunctionT
 
 def item(site: Site, owner: Any, index: Any, /) -> Any:
     """Return `owner[index]`."""
+    if type(owner) in (tuple, list) and type(index) is int:
+        return site.by_python(operator.getitem, (owner, index), {})
     if isinstance(owner, Array):
         return arrays.load_item(site, owner, index)
     refuse_index(site, owner, index)

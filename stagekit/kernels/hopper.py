@@ -101,8 +101,8 @@ def put_unit(buffer: Any, sums: Any, place: Any, dtype: Dtype) -> None:
     """
     lane = sk.int32(sk.lane_id())
     for i in sk.static_range(4):
-        of_16 = sums[i * 8 : i * 8 + 8]
-        words = [packed(of_16[j], of_16[j + 1], dtype) for j in range(0, 8, 2)]
+        halves = sk.uint32(sk.vector(*sums[i * 8 : i * 8 + 8]).to(dtype).view(sk.uint16)).lanes
+        words = [low | high << 16 for low, high in zip(halves[::2], halves[1::2])]
         sk.cuda.stmatrix_x4(buffer.ptr_to(place(lane % 16, i * 16 + lane // 16 * 8)), *words)
 
 
