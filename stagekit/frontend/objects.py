@@ -36,6 +36,7 @@ from stagekit.frontend.values import (
     hint_of,
     holds_run_time,
     is_dataclass_with,
+    is_fixed,
     is_generated,
     is_native,
 )
@@ -78,7 +79,7 @@ def _stored(site: Site, owner: Any, name: str) -> Any:
         alike = [each for each in dir(owner) if _digits(each) == _digits(name)]  # `float4` is no misspelt `float64`
         hint = name_here(owner, name) or suggest(name, alike, CLOSE)
         raise site.error(NoAttribute(_describe_owner(owner), name, hint)) from None
-    if not site.tracer.is_settled(owner):
+    if not (site.tracer.is_settled(owner) or _is_read_by_ours(site, owner)):
         if not isinstance(value, types.MethodType | types.BuiltinMethodType):
             site.tracer.captures.note_attribute(owner, name, f"`{_place_text(site.node, name)}`")
         elif isinstance(value, types.MethodType) and name not in own_attributes(owner):
@@ -86,6 +87,15 @@ def _stored(site: Site, owner: Any, name: str) -> Any:
     elif name not in own_attributes(owner):
         site.tracer.captures.note_member(type(owner), name)
     return value
+
+
+def _is_read_by_ours(site: Site, owner: Any) -> bool:
+    """Return whether code of ours reads a module of ours or of Python's. A user may set what code of his reads of it, as
+    `sys.argv` is, and a module of his may have the name of one of Python's.
+    """
+    function = site.frame.function
+    is_module = type(owner) is types.ModuleType and is_fixed(vars(owner).get("__name__"))
+    return is_module and function is not None and is_fixed(function.__globals__.get("__name__"))
 
 
 def _digits(name: str) -> str:

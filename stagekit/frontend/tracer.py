@@ -225,14 +225,11 @@ class Tracer:
             raise BecomesRunTime(location.identity)
 
     def is_settled(self, owner: Any) -> bool:
-        """Return whether nobody outside can change the attributes of an object: the kernel made it, or it is a module of ours or
-        of Python's, a tuple of a class of theirs, or a tuple of run-time values, which only a kernel makes.
+        """Return whether nobody outside can change the attributes of an object: the kernel made it, or it is a tuple of a class
+        of ours or of Python's, or a tuple of run-time values, which only a kernel makes.
         """
-        if self.journal.is_born(owner):
-            return True
-        if isinstance(owner, types.ModuleType):
-            return is_fixed(owner.__name__)
-        return isinstance(owner, tuple) and (is_fixed(type(owner).__module__) or holds_run_time(owner))
+        is_tuple = isinstance(owner, tuple)
+        return self.journal.is_born(owner) or (is_tuple and (is_fixed(type(owner).__module__) or holds_run_time(owner)))
 
     def note_lookup(self, owner: Any, name: str) -> None:
         """Record what the class of an object says under a name, if anything: it may come to say something else."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import enum
+import math
+import sys
+import types
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -402,6 +405,30 @@ def test_tuples_that_a_kernel_makes_are_not_watched_and_those_from_outside_are(m
     assert run(kernel, 5)[0] == 23000 + 250 + 1
     monkeypatch.setitem(globals(), "place", Place(7, 2))
     assert run(kernel, 5)[0] == 23000 + 250 + 7
+
+
+def test_attributes_of_modules_of_pythons_and_ours_that_a_users_kernel_reads_are_watched(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["program", "7"])
+    monkeypatch.setattr(sk, "of_a_user", 1, raising=False)
+    hidden: Any = types.ModuleType("colorsys")  # a user's, by the name of one of Python's
+    exec("SIZE = 3\ndef twice(): return 6", vars(hidden))
+
+    @sk.jit
+    def kernel(out):
+        out[0], out[1] = int(sys.argv[1]), len(sys.argv) + (100 if hasattr(sys, "of_a_user") else 0)
+        out[2], out[3] = sk.of_a_user + int(math.pi), hidden.SIZE * 100 + hidden.twice()
+
+    assert run(kernel) == [7, 2, 4, 306]
+    sys.argv[1] = "8"
+    assert run(kernel) == [8, 2, 4, 306]
+    monkeypatch.setattr(sys, "argv", ["program", "9", "more"])
+    monkeypatch.setattr(sys, "of_a_user", 1, raising=False)
+    assert run(kernel) == [9, 103, 4, 306]
+    monkeypatch.setattr(sk, "of_a_user", 2)
+    monkeypatch.setattr(math, "pi", 10.0)
+    monkeypatch.setattr(hidden, "SIZE", 4)
+    monkeypatch.setattr(hidden, "twice", lambda: 8)
+    assert run(kernel) == [9, 103, 12, 408]
 
 
 def test_numbers_of_a_run_are_not_watched_wherever_they_lie():
