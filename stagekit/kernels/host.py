@@ -53,8 +53,20 @@ def factory(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def remembered(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function keep its last 1024 results: what a call of a plain function works out from sizes, dtypes and strides."""
-    return cast(Callable[P, R], functools.lru_cache(_KEPT)(function))
+    """Make a function keep its last 1024 results: what a call of a plain function works out from sizes, dtypes and strides.
+
+    It is asked anew about what has no hash, which it refuses.
+    """
+    kept = functools.lru_cache(_KEPT)(function)
+
+    @functools.wraps(function)
+    def recall(*args: Any) -> R:
+        try:
+            return kept(*args)
+        except TypeError:
+            return cast(Callable[..., R], function)(*args)
+
+    return cast(Callable[P, R], recall)
 
 
 def settled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,13 +86,14 @@ def settled(function: Callable[..., Any]) -> Callable[..., Any]:
         return function
     state = tuple((type(value), repr(value) if type(value) is float else value) for value in values)
     key = function.__code__, id(function.__globals__), tuple(named), len(function.__defaults__ or ()), state
-    if key not in _settled:
-        if len(_settled) >= _KEPT:
-            _settled.clear()
-        of_code = function.__code__, function.__globals__, function.__name__, function.__defaults__
-        _settled[key] = types.FunctionType(*of_code, tuple(map(types.CellType, held)))
-        _settled[key].__kwdefaults__ = function.__kwdefaults__
-    return _settled[key]
+    if (found := _settled.get(key)) is not None:
+        return found
+    of_code = function.__code__, function.__globals__, function.__name__, function.__defaults__
+    copy = types.FunctionType(*of_code, tuple(map(types.CellType, held)))
+    copy.__kwdefaults__ = dict(named) or None
+    if len(_settled) >= _KEPT:
+        _settled.clear()  # another thread may do so at any time
+    return _settled.setdefault(key, copy)
 
 
 _UNCHANGING = frozenset({bool, int, float, str, bytes, type(None), sk.DType, types.FunctionType, types.ModuleType})

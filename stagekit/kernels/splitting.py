@@ -125,10 +125,10 @@ def plan_for(
 
 
 def multiply(split: SharedProduct, a: Any, b: Any, out: Any) -> bool:
-    """Launch a product so, if its result has no gaps, and return whether it was."""
-    if not is_packed(out):
-        return False
+    """Launch a product so, if its result has no gaps, and return whether it was: the other kernel refuses another shape."""
     parts, rows, columns = split.shape
+    if tuple(out.shape) != (rows, columns) or not is_packed(out):
+        return False
     found = empty(a, split.shape, split.sums)
     split.multiply[split.grid](a, b, found, split.rounds)
     elements = rows * columns

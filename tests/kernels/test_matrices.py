@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import linecache
 
 import ml_dtypes
@@ -59,7 +60,15 @@ def test_a_precision_that_there_is_not_is_refused_before_anything_is_traced(dtyp
         kernels.matmul(a, a, precision=precision)
 
 
-@pytest.mark.parametrize("given", [3, "relu"])
+@dataclasses.dataclass
+class Doubled:  # which has no hash
+    factor: float = 2
+
+    def __call__(self, x):
+        return x * self.factor
+
+
+@pytest.mark.parametrize("given", [3, "relu", Doubled()])
 def test_what_is_no_function_is_refused_before_anything_is_traced(given):
     a = np.ones((4, 4), np.float32)
 

@@ -267,7 +267,7 @@ NO_OPTION: dict[str, list[Any]] = {  # by the beginning of an annotation
     "int": [2.5, "x", [1], np.nan, np.inf, object()],
     "float": ["x", [1.0], object()],
     "bool": [2, "x", [True], None],
-    "str": ["fast", 5, None],
+    "str": ["fast", 5, None, np.array("ieee")],
     "Dtype": [*NO_DTYPES],
     "tuple": [5, 2.5, (1,), object()],
     "Edge": ["beyond", [0.0], None, object()],
@@ -281,7 +281,7 @@ LESS = {  # of ints
     "axis": [-2, 2, True],
     "stride": [0, True],
     "dilation": [0],
-    "heads_axis": [0, 3],
+    "heads_axis": [0, 3, 1.0, np.array(1)],
 }
 
 

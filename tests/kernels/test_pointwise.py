@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit import kernels
+from stagekit.kernels import host
 from stagekit.kernels.host import settled
 from tests.kernels.rows import DTYPES, EPS, assert_near, each_place, few, lengths, rows, run
 
@@ -79,6 +83,37 @@ def test_a_line_with_a_lambda_makes_one_kernel_for_equal_numbers():
     assert settled(scaled(2, by=3)) is settled(scaled(2, by=3)) is not made[0]
     assert settled(relu) is settled(relu)
     assert [kernels.elementwise(scaled(factor), x)[1] for factor in (2, 3.0, 2)] == [2, 3, 2]
+
+
+def scaled_by_name():
+    def function(v, *, by=2.0):
+        return v * by
+
+    return function
+
+
+def test_defaults_that_one_function_is_given_are_not_those_of_another_of_the_same_line():
+    x = np.arange(8, dtype=np.float32)
+    first, second = scaled_by_name(), scaled_by_name()
+    found = [kernels.elementwise(first, x)[1]]
+    first.__kwdefaults__["by"] = 5.0
+    found += [kernels.elementwise(each, x)[1] for each in (first, second)]
+    assert found == [2, 5, 2]
+
+
+def test_threads_may_settle_functions_while_others_are_forgotten(monkeypatch):
+    monkeypatch.setattr(host, "_KEPT", 1)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def settle(start):
+        return [settled(scaled(start + i))(1) for i in range(2_000)] == [start + i for i in range(2_000)]
+
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(settle, range(0, 8_000, 2_000)))
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_what_a_function_holds_may_change_between_calls():

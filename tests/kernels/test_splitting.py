@@ -40,6 +40,15 @@ def test_products_of_few_blocks_and_many_rounds(place, dtype, m, n, k, is_turned
     assert (np.abs(found.astype(np.float64) - exact) <= eps * size).all()
 
 
+@pytest.mark.parametrize("shape", [(24, 40), (960,), (1, 40, 24), (40, 25)])
+def test_an_out_of_another_shape_is_refused_where_a_product_is_shared(shape):
+    a, b = np.ones((40, 400), np.float32), np.ones((400, 24), np.float32)
+    with as_on_a_gpu():
+        assert (kernels.matmul(a, b, out=np.zeros((40, 24), np.float32)) == 400).all()
+        with pytest.raises(sk.StagekitError, match="`out`"):
+            kernels.matmul(a, b, out=np.zeros(shape, np.float32))
+
+
 @contextlib.contextmanager
 def as_on_a_gpu():
     """Share products as on a GPU, for arrays of the CPU; others have the blocks of the CPU."""
