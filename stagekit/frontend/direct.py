@@ -32,7 +32,7 @@ from stagekit.dtypes import DType
 from stagekit.frontend import effects
 from stagekit.frontend.builtins import STAGED
 from stagekit.frontend.evaluation import Site
-from stagekit.frontend.forms import Keyed, ValueParts, is_one_of_a_kind, parts_of, taken_apart
+from stagekit.frontend.forms import Keyed, ValueParts, is_one_of_a_kind, make_room, parts_of, taken_apart
 from stagekit.frontend.journal import Journal
 from stagekit.frontend.language import Staged
 from stagekit.frontend.numbers import COMPARISONS, SYMBOLS, is_numeric
@@ -42,7 +42,7 @@ from stagekit.frontend.stamps import settings
 from stagekit.frontend.state import is_atomic
 from stagekit.frontend.tracer import Frame, Tracer
 from stagekit.frontend.values import STAND_INS, Address, Array, Number, Scope, is_of_library, is_open, mapper_of
-from stagekit.ir import Block, Intrinsic, Value
+from stagekit.ir import Block, Intrinsic, Value, ops
 from stagekit.ir.repeats import Reuser
 from stagekit.ir.stamps import BlockCopy, copy_of
 
@@ -202,11 +202,10 @@ def _repeated(
     site: Site, function: Any, args: tuple[Any, ...], numbers: list[Number], recordings: Any, key: Any, loc: Loc | None
 ) -> Any:
     """Return `function(*args)`, by a copy of what was recorded under `key` if that was of use. loc: of the copy's ops."""
-    if key not in recordings:
-        while len(recordings) >= _MOST:
-            recordings.pop(next(iter(recordings)), None)
-        recordings[key] = _record(site, function, args, numbers)
-    recording, tracer = recordings[key], site.tracer
+    recording, tracer = recordings.get(key, ...), site.tracer
+    if recording is ...:
+        make_room(recordings, _MOST)
+        recording = recordings[key] = _record(site, function, args, numbers)
     if recording is None:
         return site.invoke(function, list(args))
     tracer.is_placed |= recording.is_placed
@@ -257,7 +256,7 @@ def _computed_by(block: Block, places: dict[Value, int]) -> Any:
         if op.effects or None in operands or None in bodies:
             return None
         attributes = [getattr(op, name) for name in op.ATTRIBUTE_FIELDS]
-        shown = [repr(each) if isinstance(each, float) else each for each in attributes]
+        shown = [ops.exactly(each) if isinstance(each, float) else each for each in attributes]
         rows.append((type(op), *shown, *operands, *bodies, *[_placed(value, places) for value in op.results]))
     return tuple(rows)
 
@@ -270,11 +269,12 @@ def _placed(value: Value, places: dict[Value, int]) -> Any:
 def _record(site: Site, function: Any, args: tuple[Any, ...], numbers: list[Number]) -> _Recording | None:
     """Carry out a call, of whose numbers only the types are known. Nothing of it remains where it is of no use."""
     tracer = site.tracer
-    start, params = tracer.checkpoint(), [Value(each.value.type) for each in numbers]
+    start, params, count = tracer.checkpoint(), [Value(each.value.type) for each in numbers], tracer.builder.op_count
     with tracer.builder.block(params) as opened:
         result = site.invoke(function, list(_with(args, iter(params), {})))
         key, found = _key_of((result,), {})
         tracer.builder.yield_(*[each.value for each in found])
+    tracer.builder.op_count = count  # the budget is for what a kernel has, whoever recorded that first
     if key is not None and not tracer.has_changed(start):
         return _Recording(
             copy_of(Reuser().block(opened.done())), result, tracer.is_placed, tracer.is_of_hopper, tracer.has_acted

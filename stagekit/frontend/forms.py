@@ -14,7 +14,7 @@ from stagekit.dtypes import DType
 from stagekit.frontend.language import Staged
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Address, Array, Number, is_of_library, mapper_of
-from stagekit.ir import Intrinsic, Value
+from stagekit.ir import Intrinsic, Value, ops
 
 
 class TakenApart(NamedTuple):
@@ -100,7 +100,7 @@ def _token_of(value: Any, kind: type, parts: ValueParts) -> Any:
     if kind is Address:
         return kind, value.value.type, _add_address(value, parts)
     if kind is float:
-        return kind, repr(value)
+        return kind, ops.exactly(value)
     if isinstance(value, np.generic):
         return value.dtype, value.tobytes()
     if is_one_of_a_kind(value):
@@ -137,6 +137,12 @@ def _add_address(address: Address, parts: ValueParts) -> Any:
     if address.start is not None and address.start not in values:
         values.append(address.start)
     return address.start and values.index(address.start)
+
+
+def make_room(table: dict[Any, Any], most: int) -> None:
+    """Forget what a table has had for longest, where it is full. Other threads may be tracing, and use it."""
+    while len(table) >= most:
+        table.pop(next(iter(list(table))), None)
 
 
 def is_one_of_a_kind(value: Any) -> bool:

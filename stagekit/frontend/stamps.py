@@ -20,7 +20,7 @@ from stagekit.diagnostics import Loc
 from stagekit.frontend import effects
 from stagekit.frontend.evaluation import Site
 from stagekit.frontend.facts import Question
-from stagekit.frontend.forms import OnceAsked, TakenApart, ValueParts, form_of, parts_of, taken_apart
+from stagekit.frontend.forms import OnceAsked, TakenApart, ValueParts, form_of, make_room, parts_of, taken_apart
 from stagekit.frontend.tracer import Tracer
 from stagekit.frontend.values import Address, Array, Number, holds_run_time, is_open, mapper_of
 from stagekit.ir import Block, Value, ops, walk
@@ -73,8 +73,7 @@ def stamped(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any], run: C
     key = fn, tokens, same, *kwargs
     known = rows.get(key)
     if known is None:
-        while len(rows) >= _MOST:
-            rows.pop(next(iter(rows)), None)
+        make_room(rows, _MOST)
         rows[key] = []  # most calls of a process come once: what comes again is recorded
         return run(site, fn, args, kwargs)
     for stamp in known:
@@ -108,8 +107,8 @@ def _rows(site: Site) -> dict[Any, Any]:
     state = tracer.assumed, id(tracer.launch), tracer.whole_block, lengths, flags, site.frame.is_per_thread
     if state != tracer.stamps[0]:
         key = settings(site), *tracer.uses, *tracer.among_threads, flags
-        while len(_STAMPS) >= _MOST_ROWS and key not in _STAMPS:
-            _STAMPS.pop(next(iter(_STAMPS)), None)
+        if key not in _STAMPS:
+            make_room(_STAMPS, _MOST_ROWS)
         tracer.stamps = state, _STAMPS.setdefault(key, {})
     return tracer.stamps[1]  # type: ignore[no-any-return]
 
@@ -195,11 +194,11 @@ class _CallRecorder:
                     self.add(form.objects)
                     self.values += form.values
                     self.bound.update(form.values)
-                    questions.append(each._replace(found=form))
+                    questions.append(each._replace(block=None, found=form))
                     continue
                 own.add((*each.key, *each.values))
                 remembered.append((each.key, each.values, each.found))
-                questions += [] if is_fresh else [each._replace(found=None)]
+                questions += [] if is_fresh else [each._replace(block=None, found=None)]
         return questions, remembered
 
     def need(self, holds: bool) -> None:

@@ -142,7 +142,7 @@ class Builder:
     def constant(self, value: bool | float, type: DType | Scalar | Vector) -> Value:
         """Return a number, exact in its dtype (use `semantics.round_to`), in every lane of `type`; made once in a block."""
         of_type = Scalar(type) if isinstance(type, DType) else type
-        key, known = (of_type, value or repr(value)), self.current.known  # -0.0 equals 0.0
+        key, known = (of_type, value if value and value == value else ops.exactly(value)), self.current.known
         found = known.get(key)
         if self.log is not None:
             self.log.append(self._looked_up(key))
@@ -307,7 +307,8 @@ class Builder:
         before, op = self.current.ops, _new(ops.Statement)
         _set(op, "__dict__", {"loc": self.loc, "results": ()})
         if before and type(before[-1]) is ops.Statement:
-            before.pop()
+            before[-1] = op
+            return
         before.append(op)
         self.op_count += 1
 

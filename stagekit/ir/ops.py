@@ -11,6 +11,7 @@ Control flow is structured: `If`, `For` and `While` carry values through `Yield`
 from __future__ import annotations
 
 import operator
+import struct
 from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -99,6 +100,11 @@ class Constant(Op):
     """A number, in every lane of the result. `value` is a Python bool, int or float that its dtype represents exactly."""
 
     value: bool | int | float = attribute()
+
+
+def exactly(value: bool | float) -> Any:
+    """Return what is equal for numbers of one dtype that have the same bits: 0.0 equals -0.0, and a NaN not itself."""
+    return value if value and value == value else struct.pack("<d", value)
 
 
 @op("binary")

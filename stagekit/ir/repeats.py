@@ -59,11 +59,6 @@ def _rule(reuser: Reuser, key_of: Callable[[Any], Any]) -> Callable[[Op, Builder
 # -- keys: equal exactly for ops that compute the same ----------------------------------------------------------------
 
 
-def _constant_key(op: ops.Constant) -> Any:
-    value = op.value.hex() if isinstance(op.value, float) else op.value  # 0.0 == -0.0, and nan != nan
-    return ops.Constant, op.result.type, value
-
-
 def _intrinsic_key(op: ops.IntrinsicOp) -> Any:
     return op.spec, repr(op.params) if op.params else "", op.args  # repr: 1 == True
 
@@ -78,6 +73,6 @@ def _key_of(cls: type[Op]) -> Callable[[Any], Any]:
 
 _KEYS: dict[type[Op], Callable[[Any], Any]] = {
     **{c: _key_of(c) for c in OP_CLASSES.values() if not (c.BODY_FIELDS or c.is_terminator or c in _DISTINCT)},
-    ops.Constant: _constant_key,
+    ops.Constant: lambda op: (ops.Constant, op.result.type, ops.exactly(op.value)),
     ops.IntrinsicOp: _intrinsic_key,
 }

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from stagekit.diagnostics import Loc
 from stagekit.ir.builder import Builder, LookedUp
 from stagekit.ir.core import Block, Op, Value
-from stagekit.ir.ops import Constant
+from stagekit.ir.ops import Constant, exactly
 
 _new, _set = object.__new__, object.__setattr__
 
@@ -61,7 +61,7 @@ class BlockCopy(NamedTuple):
 
 def copy_of(block: Block) -> BlockCopy:
     places = LocTable()
-    keys = [(op.result.type, op.value or repr(op.value)) if type(op) is Constant else None for op in block.ops]
+    keys = [(op.result.type, exactly(op.value)) if type(op) is Constant else None for op in block.ops]
     return BlockCopy(
         block, tuple([op_copy(op, places, None, key) for op, key in zip(block.ops[:-1], keys)]), places.every
     )
@@ -98,10 +98,7 @@ def op_copy(op: Op, places: LocTable, loc: Loc | None = None, key: tuple[Any, An
 
 def emit(builder: Builder, steps: Iterable[OpCopy], mapping: dict[Any, Any], places: Sequence[Loc]) -> None:
     """Append ops. mapping: what stands for the values of the steps, to which the new ones are added."""
-    into = builder.current.ops
-    count = len(into)
-    _emit(builder, into, steps, mapping, places)
-    builder.op_count += len(into) - count
+    _emit(builder, builder.current.ops, steps, mapping, places)
 
 
 def _emit(
@@ -109,7 +106,7 @@ def _emit(
 ) -> None:
     """Append ops to a list."""
     known, log = builder.current.known, builder.log
-    get = mapping.get  # what is not in it, as the type of a constant, stays
+    count, get = len(into), mapping.get  # what is not in it, as the type of a constant, stays
     for cls, fields, operands, lists, bodies, old, place, key in steps:
         if key is not None:
             key = get(key[0], key[0]), key[1]
@@ -136,3 +133,4 @@ def _emit(
         into.append(op)
         if key is not None:
             known[key] = mapping[old[0]]
+    builder.op_count += len(into) - count

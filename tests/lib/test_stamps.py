@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import itertools
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +13,9 @@ import numpy as np
 import pytest
 
 import stagekit as sk
-from stagekit.frontend import stamps
-from stagekit.ir import walk
+from stagekit.frontend import direct, stamps
+from stagekit.frontend import kernel as frontend_kernel
+from stagekit.ir import Builder, walk
 from stagekit.ir.printer import print_function
 
 X = sk.Tensor((None,), sk.float32)
@@ -110,9 +113,18 @@ def selected(x, y, i, n, src, out):
         sk.store(out + i, sk.where(x > y, x, sk.float32(known)))
 
 
+def not_numbers(x, y, i, n, src, out):
+    for _ in sk.static_range(3):
+        for nan in (float("nan"), -float("nan"), np.float32("nan"), np.uint32(0xFFD00001).view(np.float32)):
+            sk.store(out + i, x + nan)
+            sk.store(out + i, sk.where(x > 0, nan, x))
+            sk.store(out + i, sk.full(x.shape, nan, sk.float32))
+            sk.store(out + i, sk.load(src + i, mask=i < n, other=nan))
+
+
 EVERY = (
-    sums, literals, one_array_or_two, aligned_and_not, masks, in_branches, in_loops, reductions, converted, of_two_axes,
-    per_thread, atomics, selected,
+    sums, literals, not_numbers, one_array_or_two, aligned_and_not, masks, in_branches, in_loops, reductions, converted,
+    of_two_axes, per_thread, atomics, selected,
 )  # fmt: skip
 
 
@@ -171,3 +183,51 @@ def test_stamps_of_other_kernels_change_nothing(monkeypatch: pytest.MonkeyPatch)
     for seed in range(3):
         for number in np.random.default_rng(seed).permutation(len(EVERY)):
             assert traced(EVERY[number], 128, "cuda") == plain[EVERY[number]]
+
+
+@pytest.mark.parametrize("given", EVERY)
+def test_ops_that_are_stamped_count(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a kernel keeps to the budget of ops is no question of what was traced before."""
+    builders = list[Builder]()
+    monkeypatch.setattr(frontend_kernel, "Builder", lambda *args: builders.append(Builder(*args)) or builders[-1])
+    with monkeypatch.context() as here:
+        here.setattr(stamps, "_STAMPS", {})
+        here.setattr(stamps, "_MOST_ALIKE", 0)
+        here.setattr(direct, "_OF_LIBRARY", {})
+        traced(given, 128, "cuda")
+    plain = builders[-1].op_count
+
+    for _ in range(3):
+        traced(given, 128, "cuda")
+        assert builders[-1].op_count == plain
+
+
+def test_signs_of_nan_are_kept(uses: list[Any]) -> None:
+    @sk.jit(target="interp")
+    def nans(out: X, SALT: sk.constexpr):
+        i = sk.arange(0, 64)
+        sk.store(out + i, sk.full((64,), -float("nan") if SALT % 2 else float("nan"), sk.float32))
+
+    for salt in range(8):
+        out = np.zeros(64, np.float32)
+        nans[1](out, salt)
+        assert np.signbit(out).all() == salt % 2
+
+    assert uses
+
+
+def test_kernels_are_stamped_in_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each forgets what the others have recorded."""
+    plain = {given: traced(given, 128, "cuda") for given in EVERY}
+    monkeypatch.setattr(stamps, "_MOST", 8)
+    monkeypatch.setattr(stamps, "_MOST_ROWS", 2)
+    monkeypatch.setattr(direct, "_MOST", 2)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda given: traced(given, 128, "cuda"), [*EVERY, *EVERY]))
+    finally:
+        sys.setswitchinterval(interval)
+
+    assert found == [*plain.values()] * 2
