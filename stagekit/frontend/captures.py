@@ -200,12 +200,18 @@ class Captures:
                 yield from self._take_in_module(value, names)
 
     def _take_in_module(self, module: types.ModuleType, names: Iterable[str]) -> Iterator[Any]:
-        """Record the attributes of a module that a function mentions, and those of modules among them; yield their values."""
+        """Record the attributes of a module that a function mentions, and those of modules among them; yield their values.
+
+        Of a module of Python's, NumPy's or ours only what somebody else has put there: its own, such as a file, may come to hold
+        something else that means nothing.
+        """
+        is_ours = is_fixed(vars(module).get("__name__"))
         for name in names:
-            if name in vars(module) and not self.has(module, f".{name}") and not is_fixed(module.__name__):
+            if name in vars(module) and not self.has(module, f".{name}"):
                 self.note_attribute(module, name, f"`{module.__name__}.{name}`")
                 value = vars(module)[name]
-                yield value
+                if not is_ours or isinstance(value, types.FunctionType) or not is_fixed(type(value).__module__):
+                    yield value
                 if isinstance(value, types.ModuleType):
                     yield from self._take_in_module(value, names)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 import sys
 import types
 from dataclasses import dataclass
@@ -429,6 +430,27 @@ def test_attributes_of_modules_of_pythons_and_ours_that_a_users_kernel_reads_are
     monkeypatch.setattr(hidden, "SIZE", 4)
     monkeypatch.setattr(hidden, "twice", lambda: 8)
     assert run(kernel) == [9, 103, 12, 408]
+
+
+def test_attributes_of_modules_of_pythons_are_watched_that_a_function_reads_which_python_runs(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["program", "7"])
+
+    def replacement(match):
+        return sys.argv[1] + str(int(math.pi))
+
+    @sk.jit
+    def kernel(out):
+        out[0] = int(re.sub("a", replacement, "a"))
+
+    assert run(kernel)[0] == 73
+    sys.argv[1] = "8"
+    assert run(kernel)[0] == 83
+    monkeypatch.setattr(sys, "argv", ["program", "9"])
+    monkeypatch.setattr(math, "pi", 10.0)
+    assert run(kernel)[0] == 910
+    held = kernel.trace().captures
+    assert run(kernel)[0] == 910
+    assert kernel.trace().captures is held
 
 
 def test_numbers_of_a_run_are_not_watched_wherever_they_lie():
