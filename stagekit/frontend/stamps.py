@@ -55,6 +55,7 @@ class Stamp(NamedTuple):
 _STAMPS: dict[Any, dict[Any, Any]] = {}  # by what calls depend on beside their arguments, by function and form
 _MOST_ROWS = 64
 _MOST = 1024  # of a row
+_MOST_IN_ALL = 8192  # of some 10 KB each
 _MOST_ALIKE = 4  # that differ in the answers alone, those of which nothing could be recorded included
 _FLAGS = ("is_placed", "is_of_hopper", "has_acted", "lacks_hosts")
 
@@ -109,6 +110,8 @@ def _rows(site: Site) -> dict[Any, Any]:
         key = settings(site), *tracer.uses, *tracer.among_threads, flags
         if key not in _STAMPS:
             make_room(_STAMPS, _MOST_ROWS)
+        if sum(map(len, list(_STAMPS.values()))) > _MOST_IN_ALL:
+            make_room(_STAMPS, len(_STAMPS))  # the oldest row goes
         tracer.stamps = state, _STAMPS.setdefault(key, {})
     return tracer.stamps[1]  # type: ignore[no-any-return]
 

@@ -11,6 +11,7 @@ The next ops get `b.loc` as their place; the front end moves it from statement t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -147,7 +148,7 @@ class Builder:
         if self.log is not None:
             self.log.append(self._looked_up(key))
         if found is None:
-            found = known[key] = self._typed(ops.Constant, of_type, {"value": value})
+            found = known[key] = self._typed(ops.Constant, of_type, {"value": value if value == value else math.nan})
         return found
 
     def index(self, value: int) -> Value:

@@ -11,7 +11,6 @@ Control flow is structured: `If`, `For` and `While` carry values through `Yield`
 from __future__ import annotations
 
 import operator
-import struct
 from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -97,14 +96,14 @@ _OPPOSITE = {
 
 @op("const")
 class Constant(Op):
-    """A number, in every lane of the result. `value` is a Python bool, int or float that its dtype represents exactly."""
+    """A number, in every lane of the result: a Python bool, int or float that its dtype has exactly, of NaNs `math.nan` alone."""
 
     value: bool | int | float = attribute()
 
 
 def exactly(value: bool | float) -> Any:
-    """Return what is equal for numbers of one dtype that have the same bits: 0.0 equals -0.0, and a NaN not itself."""
-    return value if value and value == value else struct.pack("<d", value)
+    """Return what is equal for equal constants of one dtype: 0.0 equals -0.0, and a NaN not itself."""
+    return value if value and value == value else repr(value)
 
 
 @op("binary")

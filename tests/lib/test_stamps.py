@@ -202,18 +202,25 @@ def test_ops_that_are_stamped_count(given: Given, monkeypatch: pytest.MonkeyPatc
         assert builders[-1].op_count == plain
 
 
-def test_signs_of_nan_are_kept(uses: list[Any]) -> None:
-    @sk.jit(target="interp")
-    def nans(out: X, SALT: sk.constexpr):
+NANS = (float("nan"), -float("nan"), np.float32("nan"), np.uint32(0xFFD00001).view(np.float32))
+
+
+@pytest.mark.parametrize("target", ["interp", "cpu"])
+def test_every_nan_that_is_written_is_the_same(target: str) -> None:
+    """Stamps and the disk cache do not tell one from another, so there must be no other one."""
+
+    @sk.jit(target=target)
+    def nans(out: X, n: sk.int32, WHICH: sk.constexpr):
         i = sk.arange(0, 64)
-        sk.store(out + i, sk.full((64,), -float("nan") if SALT % 2 else float("nan"), sk.float32))
+        sk.store(out + i, sk.full((64,), NANS[WHICH], sk.float32))
+        sk.store(out + 64 + i, sk.where(i < n, NANS[WHICH], 1.0))
+        sk.store(out + 128 + i, NANS[WHICH])
+        sk.store(out + 192 + i, sk.load(out + i, mask=i > n, other=NANS[WHICH]))
 
-    for salt in range(8):
-        out = np.zeros(64, np.float32)
-        nans[1](out, salt)
-        assert np.signbit(out).all() == salt % 2
-
-    assert uses
+    for which in range(len(NANS)):
+        out = np.zeros(256, np.float32)
+        nans[1](out, 64, which)
+        assert {*out.view(np.uint32).tolist()} == {0x7FC00000}
 
 
 def test_kernels_are_stamped_in_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,3 +238,15 @@ def test_kernels_are_stamped_in_several_threads(monkeypatch: pytest.MonkeyPatch)
         sys.setswitchinterval(interval)
 
     assert found == [*plain.values()] * 2
+
+
+def test_all_recordings_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that specialises kernels again and again forgets its oldest recordings, whatever they depend on."""
+    monkeypatch.setattr(stamps, "_STAMPS", {})
+    monkeypatch.setattr(stamps, "_MOST_IN_ALL", 50)
+    counts = []
+    for target, block, given in itertools.product(("cuda", "cpu"), (64, 128, 192, 256), (sums, masks, in_branches)):
+        traced(given, block, target)
+        counts.append(sum(map(len, stamps._STAMPS.values())))
+
+    assert 50 < max(counts) < 100
