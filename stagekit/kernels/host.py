@@ -158,10 +158,17 @@ def empty(like: Any, shape: tuple[int, ...], dtype: Dtype) -> Any:
     """Return a new array of this shape and dtype with arbitrary contents, of the library and on the device of `like`."""
     if isinstance(like, sk.cuda.DeviceArray):
         return sk.cuda.empty(shape, dtype, like.device)
-    library = sys.modules[type(like).__module__.partition(".")[0]]
+    library = _library_of(type(like))
     if hasattr(like, "new_empty"):  # torch
         return like.new_empty(shape, dtype=getattr(library, dtype.name))
     return library.empty(shape, dtype.numpy)
+
+
+@remembered
+def _library_of(kind: type) -> Any:
+    """Return the module of the library of arrays whose class this is, or from whose a user's class derives, among others."""
+    modules = [sys.modules.get(each.__module__.partition(".")[0]) for each in kind.__mro__]
+    return next((each for each in reversed(modules) if hasattr(each, "empty")), modules[0])
 
 
 def is_on_cpu(array: Any) -> bool:

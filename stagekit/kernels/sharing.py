@@ -6,12 +6,13 @@ checked_out(x[1:], x[:-1])     refused
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stagekit.kernels.host import is_array, require
+from stagekit.kernels.host import is_array, remembered, require
 
 
 class Footprint(NamedTuple):
@@ -29,6 +30,9 @@ def checked_out(out: Any, *inputs: Any, apart: tuple[Any, ...] = ()) -> Any:
     inputs: of which each program reads what it then writes: `out` may have the very same elements. apart: it may not, of these.
     """
     require(is_array(out), "out is {!r}: it is an array", out)
+    strides = out.stride() if hasattr(out, "data_ptr") else getattr(out, "strides", None)
+    if strides and _is_folded(tuple(out.shape), strides):
+        require(False, "out has several elements at one place in memory: give another array")
     ends = ends_of(out)
     others = [each for each in inputs if each is not out and not _is_outside(ends, each, out)]
     apart = tuple([each for each in apart if not _is_outside(ends, each, out)])
@@ -39,6 +43,17 @@ def checked_out(out: Any, *inputs: Any, apart: tuple[Any, ...] = ()) -> Any:
     is_shared |= any(share_memory(written, footprint_of(each)) for each in apart)
     require(not is_shared, "out shares memory with an array that other programs still read: give another array")
     return out
+
+
+@remembered
+def _is_folded(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Return whether steps along one axis, or along two, lead to the same place: elements there are written more than once."""
+    axes = [(size, abs(stride)) for size, stride in zip(shape, strides) if size > 1]
+    pairs = [(one, other, math.gcd(one[1], other[1])) for one, other in itertools.combinations(axes, 2)]
+    return 0 not in shape and (
+        any(stride == 0 for _, stride in axes)
+        or any(other[1] // step < one[0] and one[1] // step < other[0] for one, other, step in pairs)
+    )
 
 
 def ends_of(array: Any) -> tuple[int, int] | None:

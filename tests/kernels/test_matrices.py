@@ -78,6 +78,20 @@ def test_what_is_no_function_is_refused_before_anything_is_traced(given):
         kernels.elementwise(given, a)
 
 
+class Mixed:
+    pass
+
+
+class OfAUser(Mixed, np.ndarray):
+    pass
+
+
+def test_an_array_of_a_users_class_gives_one_of_the_library():
+    a = np.arange(64, dtype=np.float32).reshape(8, 8)
+    assert (kernels.matmul(a.view(OfAUser), a) == a @ a).all()
+    assert (kernels.transpose(a.view(OfAUser)) == a.T).all()
+
+
 @pytest.mark.parametrize("value", [2, 2.5, np.float32(3)])
 def test_a_number_is_a_result_of_each_element(value):
     a = np.ones((5, 7), np.float32)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit import kernels
-from stagekit.kernels.sharing import Footprint, footprint_of, share_memory
+from stagekit.kernels.sharing import Footprint, checked_out, footprint_of, share_memory
 
 REFUSED = "shares memory"
 
@@ -45,6 +45,31 @@ def test_parts_of_one_array_are_apart():
     fused = [(base[:, i], base[:, j]) for i in range(3) for j in range(3) if i != j]
 
     assert [] == [i for i, (a, b) in enumerate([*halves, *fused]) if share_memory(footprint_of(a), footprint_of(b))]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(-12, 12)), min_size=1, max_size=3))
+@settings(max_examples=300)
+def test_an_out_with_several_elements_at_one_place_is_refused(axes):
+    shape, steps = zip(*axes)
+    memory = np.zeros(256, np.int8)
+    out = np.lib.stride_tricks.as_strided(memory[128:], shape, steps)
+    places = np.ravel(sum(np.arange(n).reshape(-1, *[1] * i) * s for i, (n, s) in enumerate(axes[::-1])))
+    is_folded = len(set(places.tolist())) < places.size
+
+    if not is_folded:
+        assert checked_out(out) is out
+    elif len(axes) < 3:
+        with pytest.raises(ValueError, match="several elements at one place"):
+            checked_out(out)
+
+
+@pytest.mark.parametrize("steps", [(0, 4), (8, 4)])
+def test_a_product_into_an_out_that_overlaps_itself_is_refused_after_one_that_does_not(steps):
+    a, memory = np.ones((8, 8), np.float32), np.zeros(256, np.float32)
+    kernels.matmul(a, a, out=np.lib.stride_tricks.as_strided(memory, (8, 8), (40, 4)))
+
+    with pytest.raises(ValueError, match="several elements"):
+        kernels.matmul(a, a, out=np.lib.stride_tricks.as_strided(memory, (8, 8), steps))
 
 
 X = np.arange(96, dtype=np.float32).reshape(8, 12) / 96
