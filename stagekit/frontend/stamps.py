@@ -275,8 +275,9 @@ class _CallRecorder:
         self.need(parts is not None)
         if kind is Array or isinstance(value, tuple):
             return kind, [self.number_of(each) for each in parts]
+        # it is made with its attributes in their order, by which it is taken apart; those that move are set anew
         moving = {name: each for name, each in vars(value).items() if not self.is_fixed(each)}
-        return kind, (vars(value) | moving, [*moving], [self.number_of(each) for each in moving.values()])
+        return kind, (dict(vars(value)), [*moving], [self.number_of(each) for each in moving.values()])
 
     def is_fixed(self, value: Any) -> bool:
         """Return whether a value is the same at each call: nothing in it is known at run time only, or may change."""

@@ -192,6 +192,16 @@ def tiles_of(array: Any, rows: int, HEADS_AXIS: int, panels: int) -> HeadTiles:
 
 
 @sk.inline
+def along_heads(multiply: Any, factors: tuple[Any, Any], rows: tuple[int, int], panels: int, sums: Any) -> Any:
+    """Begin to add products along heads to sums. factors: where they begin. rows: of a panel of each."""
+    for step in sk.static_range(panels * PANEL // STEP):
+        panel, along = step * STEP // PANEL, step * STEP % PANEL * (LINE // PANEL)
+        places = {"offset_a": panel * rows[0] * LINE + along, "offset_b": panel * rows[1] * LINE + along}
+        sums = multiply(*factors, *sums, **places)
+    return sums
+
+
+@sk.inline
 def seen(scores: Any, count: Any, first: Any) -> Any:
     """Return scores of a block, -inf where a row does not see the key. count: keys that there are, from the block's first on.
 
@@ -272,12 +282,8 @@ def hopper_attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: in
 
         def begin_scores(group: Any, stage: Any) -> Any:
             """Begin the products of a warpgroup's rows of q with a block of k."""
-            scores = (sk.float32(0),) * (KEYS // 2)
             x, y = q_tile.ptr_to(group * 64 * PANEL), k_ring[stage].ptr_to(0)
-            for step in sk.static_range(D // STEP):
-                panel, along = step * STEP // PANEL, step * STEP % PANEL * dtype.itemsize
-                places = {"offset_a": panel * ROWS * LINE + along, "offset_b": panel * KEYS * LINE + along}
-                scores = multiply_q(x, y, *scores, **places)
+            scores = along_heads(multiply_q, (x, y), (ROWS, KEYS), PANELS, (sk.float32(0),) * (KEYS // 2))
             sk.cuda.wgmma_commit()
             return scores
 
@@ -408,6 +414,19 @@ def attend_by_warpgroups(shape: Sizes, of: tuple[Any, ...], arguments: tuple[Any
         hopper_attention_kernel(*of)(*arguments, min(tiles, MULTIPROCESSORS))
 
 
+def checked_heads(
+    q: Any, k: Any, v: Any, heads_axis: int, causal: bool, scale: float | None
+) -> tuple[Sizes, tuple[Dtype, int, bool, int], float]:
+    """Return the sizes, the options of the kernels, and the scale. Refused: heads for which only other kernels are."""
+    shape, dtype = checked_sizes(q, k, v, heads_axis, causal), dtype_of(q)
+    scale = scale_of(scale, shape.dim)
+    require(dtype in HALVES, "dtype {}: it is float16 or bfloat16", dtype.name)
+    require(shape.dim <= WIDEST, "heads have dimension {}: up to {} there are kernels", shape.dim, WIDEST)
+    needed = "a scale above 0 and a key or more are needed, got {} and {} keys; `attention` and its gradients take any"
+    require(scale > 0 and shape.keys > 0, needed, scale, shape.keys)
+    return shape, (dtype, shape.dim, causal, heads_axis), scale
+
+
 def hopper_attention(
     q: Any,
     k: Any,
@@ -425,17 +444,12 @@ def hopper_attention(
     are the same, of float16 or bfloat16, with heads of at most 128, a key or more, and a scale above 0. What the TMA unit asks
     for is refused where it is missing, as TENSOR_MAP_REFUSED: addresses and strides of multiples of 16 bytes.
     """
-    shape, dtype = checked_sizes(q, k, v, heads_axis, causal), dtype_of(q)
-    scale = scale_of(scale, shape.dim)
-    require(dtype in HALVES, "dtype {}: it is float16 or bfloat16", dtype.name)
-    require(shape.dim <= WIDEST, f"heads have dimension {shape.dim}: up to {WIDEST} there are kernels")
-    given = f"got {scale} and {shape.keys} keys; `attention` takes any"
-    require(scale > 0 and shape.keys > 0, f"a scale above 0 and a key or more are needed, {given}")
-    out = empty(q, tuple(q.shape), dtype) if out is None else checked_out(out, q, apart=(k, v))
+    shape, of, scale = checked_heads(q, k, v, heads_axis, causal, scale)
+    out = empty(q, tuple(q.shape), of[0]) if out is None else checked_out(out, q, apart=(k, v))
     lse = (
         empty(q, (shape.batch, shape.heads, shape.queries), sk.float32)
         if option_of("return_lse", return_lse, bool)
         else None
     )
-    attend_by_warpgroups(shape, (dtype, shape.dim, causal, heads_axis), (q, k, v, out, lse, scale))
+    attend_by_warpgroups(shape, of, (q, k, v, out, lse, scale))
     return (out, lse) if return_lse else out

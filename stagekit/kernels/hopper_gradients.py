@@ -17,10 +17,10 @@ import itertools
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.heads import HEADS, LEAST_SCALE, LOG2E, Sizes, arrays_of, checked_sizes, of_head, padded, scale_of
+from stagekit.kernels.heads import HEADS, LEAST_SCALE, LOG2E, Sizes, arrays_of, of_head, padded
 from stagekit.kernels.hopper import HALVES, LINE, LOADER, UNIT, WARPGROUP, packed, put_unit
-from stagekit.kernels.hopper_attending import PANEL, PARTS, STEP, WIDEST, tiles_of
-from stagekit.kernels.host import Dtype, dtype_of, empty, empty_like, factory, require
+from stagekit.kernels.hopper_attending import PANEL, PARTS, STEP, WIDEST, along_heads, checked_heads, tiles_of
+from stagekit.kernels.host import Dtype, empty, empty_like, factory, require
 from stagekit.kernels.matrices import by_groups
 
 KEYS = 64 * PARTS  # of a block
@@ -173,10 +173,7 @@ def hopper_attention_backward_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS
         def begin_rows(tile: Any, group: Any, ring: Any, stage: Any, found: Any) -> Any:
             """Begin to add the products of a warpgroup's keys, or values, with a block of q, or of the gradient, to `found`."""
             x, y = tile.ptr_to(group * 64 * PANEL), ring[stage].ptr_to(0)
-            for step in sk.static_range(D // STEP):
-                panel, along = step * STEP // PANEL, step * STEP % PANEL * dtype.itemsize
-                places = {"offset_a": panel * KEYS * LINE + along, "offset_b": panel * M * LINE + along}
-                found = multiply_rows(x, y, *found, **places)
+            found = along_heads(multiply_rows, (x, y), (KEYS, M), PANELS, found)
             sk.cuda.wgmma_commit()
             return found
 
@@ -320,10 +317,6 @@ def hopper_attention_backward(
     Arguments and results are the same, within the limits of `hopper_attention`. The gradient of q is summed in an order that is
     not the same on every run.
     """
-    shape, dtype = checked_sizes(q, k, v, heads_axis, causal), dtype_of(q)
-    scale = scale_of(scale, shape.dim)
-    require(dtype in HALVES, "dtype {}: it is float16 or bfloat16", dtype.name)
-    require(shape.dim <= WIDEST, f"heads have dimension {shape.dim}: up to {WIDEST} there are kernels")
-    given = f"got {scale} and {shape.keys} keys; `attention_backward` takes any"
-    require(scale > 0 and shape.keys > 0, f"a scale above 0 and a key or more are needed, {given}")
-    return derive_by_warpgroups(shape, (dtype, shape.dim, causal, heads_axis), (gradient, q, k, v, out, lse), scale)
+    shape, of, scale = checked_heads(q, k, v, heads_axis, causal, scale)
+    require(shape.queries > 0, "q has no rows; `attention_backward` takes such")
+    return derive_by_warpgroups(shape, of, (gradient, q, k, v, out, lse), scale)

@@ -104,5 +104,7 @@ def test_what_is_not_for_it_is_refused():
         kernels.hopper_attention_backward(*[x.astype(np.float32)] * 5, sums)
     with pytest.raises(ValueError, match="heads have dimension 136: up to 128 there are kernels"):
         kernels.hopper_attention_backward(*[wide] * 5, sums)
+    with pytest.raises(ValueError, match="q has no rows"):
+        kernels.hopper_attention_backward(x[:, :, :0], x[:, :, :0], x, x, x[:, :, :0], sums[:, :, :0])
     with pytest.raises(ValueError, match="a scale above 0 and a key or more are needed, got -1 and 16 keys"):
         kernels.hopper_attention_backward(*[x] * 5, sums, scale=-1)
