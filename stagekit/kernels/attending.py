@@ -4,6 +4,7 @@ A program has a block of rows of q and goes over the blocks of k and v, of which
 of exponentials and the sum of rows of v, scaled down whenever the largest score grows. Blocks that a causal mask hides are left
 out. Backward, one kernel has a block of q and makes its gradient; another has a block of k and v, goes over the rows of q of all
 heads that share it, and makes theirs. Every sum has one order: results are the same on every run. Compute capability 9.0 has
+kernels of its own (`hopper_attending`, `hopper_gradients`). Compute capability 9.0 has
 kernels of its own (`hopper_attending`, `hopper_gradients`).
 
 Source: Dao et al., "FlashAttention", 2022, and "FlashAttention-2", 2023; for the sums, Milakov and Gimelshein, "Online normalizer
@@ -21,6 +22,7 @@ from stagekit.kernels.heads import (
     HEADS,
     LOG2E,
     LOWEST,
+    Sizes,
     arrays_of,
     checked_sizes,
     end_of_keys,
@@ -30,6 +32,7 @@ from stagekit.kernels.heads import (
     sign_and_factor,
 )
 from stagekit.kernels.hopper_attending import are_for_warpgroups, attend_by_warpgroups
+from stagekit.kernels.hopper_gradients import derive_by_warpgroups
 from stagekit.kernels.host import (
     Dtype,
     dtype_of,
@@ -175,7 +178,7 @@ def attention(
     if is_on_cpu(q):
         kernel, rows = cpu_kernel_for(*of)
         kernel[(sk.cdiv(shape.queries, rows), shape.heads, shape.batch), STRIP](*arguments)
-    elif gpu_of(q)["by_warpgroups"] and are_for_warpgroups(shape, *arguments):
+    elif gpu_of(q)["by_warpgroups"] and are_for_warpgroups(shape, (q, k, v, out), arguments[-1]):
         attend_by_warpgroups(shape, of, arguments)
     else:
         blocks = _blocks_for("forward", *of[:2], on_cpu=False, room=room_of(q))
@@ -305,14 +308,21 @@ def attention_backward(
     causal: bool = False,
     scale: float | None = None,
     heads_axis: int = 1,
+    deterministic: bool = False,
 ) -> tuple[Any, Any, Any]:
     """Return the gradients of q, k and v, of their dtype and shapes, from that of `attention`'s result.
 
-    gradient, out: like q. lse: what `attention` gave. All else is as it was given to `attention`.
+    gradient, out: like q. lse: what `attention` gave. deterministic: whether results are the same on every run. They are so in
+    any case but on compute capability 9.0 where there is much to do, and there it takes longer. All else is as it was given to
+    `attention`.
     """
     shape = checked_sizes(q, k, v, heads_axis, causal)
-    of_q, of_k, of_v, means, shifts = map(empty_like, (q, k, v, lse, lse))
     factor, on_cpu = scale_of(scale, shape.dim), is_on_cpu(q)
+    is_free = not option_of("deterministic", deterministic, bool)
+    if is_free and not on_cpu and _has_gradients_by_warpgroups(shape, (q, k, v, gradient), factor):
+        of, given = (dtype_of(q), shape.dim, causal, heads_axis), (gradient, q, k, v, out, lse)
+        return derive_by_warpgroups(shape, of, given, factor)
+    of_q, of_k, of_v, means, shifts = map(empty_like, (q, k, v, lse, lse))
     of, room = (dtype_of(q), shape.dim, causal, heads_axis), sys.maxsize if on_cpu else room_of(q)
     blocks = _blocks_for("q", *of[:2], on_cpu=on_cpu, room=room)
     grid = sk.cdiv(shape.queries, blocks[0]), shape.heads, shape.batch
@@ -321,6 +331,12 @@ def attention_backward(
     grid = sk.cdiv(shape.keys, blocks[1]), shape.key_heads, shape.batch
     attention_backward_kv_kernel(*of, blocks)[grid](gradient, q, k, v, means, shifts, of_k, of_v, factor)
     return of_q, of_k, of_v
+
+
+def _has_gradients_by_warpgroups(shape: Sizes, arrays: tuple[Any, ...], factor: float) -> bool:
+    """Return whether the TMA unit can copy these arrays, and gradients that lie without gaps, and there is enough to do."""
+    is_whole = shape.dim * dtype_of(arrays[0]).itemsize % 16 == 0
+    return is_whole and gpu_of(arrays[0])["by_warpgroups"] and are_for_warpgroups(shape, arrays, factor)
 
 
 # -- on the host --------------------------------------------------------------------------------------------------------

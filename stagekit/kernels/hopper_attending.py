@@ -33,9 +33,9 @@ STAGES = 2  # of the rings of k and v
 PANEL = 64  # columns of a head
 STEP = 16  # of the common axis, of one product
 WIDEST = 128  # columns of a head
-FEWEST = (1024, 1 << 28)
-"""Rows of q, and scores of all heads, from which on `attention` takes this kernel: as measured when its launch took 80 to 140 us,
-which it no longer does, so that fewer may do.
+FEWEST = (1024, 1 << 24)
+"""Rows of q, and scores of all heads, from which on `attention` takes this kernel: where an H200 was quicker with it, launches
+included.
 """
 
 MOST_GROWTH = 8.0  # of an exponent, of base 2: exponentials are at most 256
@@ -61,8 +61,9 @@ class HeadPlan(NamedTuple):
 def plan_of(panels: int, causal: bool) -> HeadPlan:
     """Return what was quickest on an H200 for heads of so many panels: more keys in a block spill registers if causal."""
     if panels == 1 and not causal:
-        return HeadPlan(192, (24, 240), True, 0)
-    return HeadPlan(128, (56, 224), False, 4 if panels == 1 else 16)
+        return HeadPlan(192, (24, 240), False, 0)
+    share = 0 if causal else 16
+    return HeadPlan(128, (56, 224), False, 8 if panels == 1 else share)
 
 
 class Attended(NamedTuple):
@@ -385,13 +386,13 @@ def hopper_attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: in
     return hopper_attention
 
 
-def are_for_warpgroups(shape: Sizes, q: Any, k: Any, v: Any, out: Any, lse: Any, scale: float) -> bool:
-    """Return whether this kernel takes these arguments, and there is enough to do to gain by it."""
+def are_for_warpgroups(shape: Sizes, arrays: Sequence[Any], scale: float) -> bool:
+    """Return whether kernels by warpgroups take these arrays of heads, and there is enough to do to gain by it."""
     rows, scores = FEWEST
     is_long = shape.queries >= rows and shape.batch * shape.heads * shape.queries * shape.keys >= scores
-    if not is_long or dtype_of(q).bits != 16 or shape.dim > WIDEST or scale <= 0:
+    if not is_long or dtype_of(arrays[0]).bits != 16 or shape.dim > WIDEST or scale <= 0:
         return False
-    return all(map(_has_tensor_map, (q, k, v, out)))
+    return all(map(_has_tensor_map, arrays))
 
 
 def _has_tensor_map(array: Any) -> bool:
@@ -440,7 +441,7 @@ def hopper_attention(
 ) -> Any:
     """Return what `attention` does, on compute capability 9.0 and in the sanitizer.
 
-    On a GPU `attention` itself takes this kernel where there is much to do, as of 16 heads 4,096 by 4,096. Arguments and results
+    On a GPU `attention` itself takes this kernel where there is much to do, as of 16 heads 1,024 by 1,024. Arguments and results
     are the same, of float16 or bfloat16, with heads of at most 128, a key or more, and a scale above 0. What the TMA unit asks
     for is refused where it is missing, as TENSOR_MAP_REFUSED: addresses and strides of multiples of 16 bytes.
     """

@@ -131,7 +131,8 @@ def attention_backward(
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of q, k and v."""
-    return kernels.attention_backward(gradient, q, k, v, out, lse, causal=causal, scale=scale)
+    is_fixed = torch.are_deterministic_algorithms_enabled()
+    return kernels.attention_backward(gradient, q, k, v, out, lse, causal=causal, scale=scale, deterministic=is_fixed)
 
 
 @operator(

@@ -161,7 +161,8 @@ def test_what_is_not_for_it_is_refused():
         (False, (4, 16, 2048, 64), 0, 0, np.float32, 0.1),
         (False, (4, 16, 2048, 64), 0, 0, np.float16, -0.1),
         (False, (4, 16, 2048, 136), 0, 0, np.float16, 0.1),
-        (False, (4, 16, 2040, 64), 0, 0, np.float16, 0.1),  # fewer scores
+        (True, (1, 16, 1024, 64), 0, 0, np.float16, 0.1),
+        (False, (1, 15, 1024, 64), 0, 0, np.float16, 0.1),  # fewer scores
         (False, (4096, 16, 1000, 64), 0, 0, np.float16, 0.1),  # fewer rows
     ],
 )
@@ -175,7 +176,7 @@ def test_attention_takes_it_where_there_is_much_to_do_and_the_tma_unit_can_copy(
     x = np.lib.stride_tricks.as_strided(memory[first : first + itemsize].view(dtype), shape, steps)  # nobody reads it
 
     shape = checked_sizes(x, x, x, 1, causal=False)
-    assert are_for_warpgroups(shape, x, x, x, x, None, scale) is is_taken
+    assert are_for_warpgroups(shape, (x, x, x, x), scale) is is_taken
 
 
 @pytest.mark.gpu

@@ -10,6 +10,7 @@ import pytest
 import stagekit as sk
 from stagekit import kernels
 from stagekit.backends import ptxas
+from stagekit.kernels import attending
 
 
 def exactly(gradient, q, k, v, causal, scale):
@@ -84,6 +85,24 @@ def test_gradients_on_a_gpu(dim):
                 close(found, wanted, 2e-2 if dtype == torch.bfloat16 else 3e-3)
             else:
                 close(found[2:], wanted[2:], 2e-2)
+
+
+@pytest.mark.gpu
+def test_gradients_take_it_unless_the_order_of_sums_is_to_be_fixed(monkeypatch):
+    torch = pytest.importorskip("torch")
+    taken, derive = [], attending.derive_by_warpgroups
+    monkeypatch.setattr(attending, "derive_by_warpgroups", lambda *given: taken.append(given) or derive(*given))
+    q, k, v, gradient = (torch.randn(1, 16, 1024, 64, device="cuda", dtype=torch.float16) for _ in range(4))
+    out, lse = kernels.attention(q, k, v, return_lse=True)
+    wide = [torch.randn(1, 16, 1024, 64, device="cuda", dtype=torch.float16)[..., :60] for _ in range(4)]
+
+    found = kernels.attention_backward(gradient, q, k, v, out, lse)
+    assert len(taken) == 1
+    fixed = kernels.attention_backward(gradient, q, k, v, out, lse, deterministic=True)
+    kernels.attention_backward(*wide, wide[0], lse)  # of which gradients without gaps have rows of 120 bytes
+    assert len(taken) == 1
+    for one, other in zip(found, fixed, strict=True):
+        torch.testing.assert_close(one, other, atol=2e-2, rtol=2e-2)
 
 
 @pytest.mark.parametrize(("dim", "causal"), [(64, False), (64, True), (128, False), (128, True)])
