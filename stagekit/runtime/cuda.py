@@ -310,12 +310,18 @@ class _LoadedModule:
         self._artifact = artifact
         self._device = device
         self.handle = _load(artifact, device)
-        self.function = driver.call("cuModuleGetFunction", self.handle, artifact.entry.encode())
         self.allowed_shared = max(_SHARED_WITHOUT_ASKING - artifact.shared_bytes, 0)
         self.records = None
-        if artifact.has_records:  # in host memory that the device can write, so that looking for records needs no copy
-            address = driver.call("cuMemHostAlloc", CAPACITY_WORDS * 8, _PORTABLE_AND_MAPPED)
-            self.records = RecordBuffer(address=int(address))
+        try:
+            self.function = driver.call("cuModuleGetFunction", self.handle, artifact.entry.encode())
+            if (
+                artifact.has_records
+            ):  # in host memory that the device can write, so that looking for records needs no copy
+                address = driver.call("cuMemHostAlloc", CAPACITY_WORDS * 8, _PORTABLE_AND_MAPPED)
+                self.records = RecordBuffer(address=int(address))
+        except CudaError:  # nobody else has the handle, and the next launch would load it anew
+            self.unload()
+            raise
 
     def allow_shared(self, dynamic_bytes: int) -> None:
         """Allow the kernel this much dynamic shared memory."""

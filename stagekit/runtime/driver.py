@@ -361,6 +361,8 @@ def current_stream(device: int) -> int:
 def wait_for(stream: int, producer: int) -> None:
     """Make `stream` wait for what `producer` has been given so far."""
     event = call("cuEventCreate", api().CUevent_flags.CU_EVENT_DISABLE_TIMING)
-    call("cuEventRecord", event, producer)
-    call("cuStreamWaitEvent", stream, event, 0)
-    call("cuEventDestroy", event)
+    try:
+        call("cuEventRecord", event, producer)
+        call("cuStreamWaitEvent", stream, event, 0)
+    finally:
+        call("cuEventDestroy", event)

@@ -14,6 +14,7 @@ import contextlib
 import functools
 import sys
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
@@ -98,23 +99,30 @@ class EventClock(CallClock):
 
     @calls_user
     def time(self, call: Call) -> Callable[[], float]:
-        flags = driver.api().CUevent_flags.CU_EVENT_DEFAULT
-        events = driver.call("cuEventCreate", flags), driver.call("cuEventCreate", flags)
-        driver.call("cuEventRecord", events[0], self.stream)
+        begin, end = _Event(self.device), _Event(self.device)
+        begin.record(self.stream)
         call()
-        driver.call("cuEventRecord", events[1], self.stream)
-        return functools.partial(_seconds_between, *events)
+        end.record(self.stream)
+        return functools.partial(_seconds_between, begin, end)
 
     def wait(self) -> None:
         driver.wait(self.device)
 
 
-def _seconds_between(begin: Any, end: Any) -> float:
-    """Return the seconds between two events that have happened, and free them."""
-    milliseconds = driver.call("cuEventElapsedTime", begin, end)
-    for event in (begin, end):
-        driver.call("cuEventDestroy", event)
-    return float(milliseconds) / 1e3
+class _Event:
+    """An event of the current device that knows its time, and that is freed with this object: a call that is timed may raise."""
+
+    def __init__(self, device: int) -> None:
+        self.handle = driver.call("cuEventCreate", driver.api().CUevent_flags.CU_EVENT_DEFAULT)
+        weakref.finalize(self, driver.free_later, device, "cuEventDestroy", self.handle).atexit = False
+
+    def record(self, stream: int) -> None:
+        driver.call("cuEventRecord", self.handle, stream)
+
+
+def _seconds_between(begin: _Event, end: _Event) -> float:
+    """Return the seconds between two events that have happened."""
+    return float(driver.call("cuEventElapsedTime", begin.handle, end.handle)) / 1e3
 
 
 def clock_for(target: str, device: int | None = None, stream: int | None = None) -> CallClock:

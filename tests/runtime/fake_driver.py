@@ -29,6 +29,7 @@ ATTRIBUTES = {
     "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR": 9,
     "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR": 0,
     "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 232448,
+    "CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE": 1024,
 }
 
 
@@ -63,7 +64,7 @@ class FakeDriver:
     CUpointer_attribute = SimpleNamespace(
         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL="ordinal", CU_POINTER_ATTRIBUTE_DEVICE_POINTER="device pointer"
     )
-    CUevent_flags = SimpleNamespace(CU_EVENT_DISABLE_TIMING=2)
+    CUevent_flags = SimpleNamespace(CU_EVENT_DEFAULT=0, CU_EVENT_DISABLE_TIMING=2)
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []

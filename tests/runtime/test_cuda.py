@@ -62,6 +62,29 @@ def test_the_module_is_loaded_once_per_device_and_lazily(fake: FakeDriver) -> No
     assert image == b".version 8.0\0"
 
 
+@pytest.mark.parametrize("failing", ["cuModuleGetFunction", "cuMemHostAlloc"])
+def test_a_module_whose_load_fails_half_way_is_unloaded(fake: FakeDriver, failing: str) -> None:
+    kernel = CudaKernel(artifact("k", OUT, target="cuda", code=b"", block=(32, 1, 1), record_sites=(ASSERT,)))
+    out = empty(3, int64)
+    fake.failing = {failing}
+
+    for _ in range(3):
+        with pytest.raises(CudaError, match=failing):
+            kernel.launch((out,), kernel.request(1))
+
+    assert len(fake.named("cuModuleUnload")) == len(fake.named("cuModuleLoadDataEx")) == 3
+
+
+@pytest.mark.parametrize("failing", ["cuEventRecord", "cuStreamWaitEvent"])
+def test_an_event_between_streams_is_destroyed_when_a_call_fails(fake: FakeDriver, failing: str) -> None:
+    fake.failing = {failing}
+
+    with pytest.raises(CudaError, match=failing):
+        driver.wait_for(7, 8)
+
+    assert len(fake.named("cuEventDestroy")) == len(fake.named("cuEventCreate")) == 1
+
+
 def test_the_driver_is_asked_for_lines_where_the_ptx_has_them(fake: FakeDriver) -> None:
     for ptx in (b".version 8.0", b".version 8.0\n\t.loc\t1 2 3"):
         saxpy(code=ptx).launch((*saxpy_arrays(), 1.0))

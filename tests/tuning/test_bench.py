@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +13,9 @@ import pytest
 import stagekit as sk
 from stagekit.diagnostics import CallError
 from stagekit.tuning import Measurement, roofline
-from stagekit.tuning.clocks import WallClock, largest_cache_bytes, time_in_turns
+from stagekit.tuning.clocks import EventClock, WallClock, largest_cache_bytes, time_in_turns
 from stagekit.tuning.measuring import duration_text, prefixed
+from tests.runtime.fake_driver import FakeDriver, installed
 
 
 @sk.jit
@@ -40,6 +42,23 @@ def test_without_bytes_and_operations_there_are_no_rates() -> None:
 
     assert (None, None) == (found.bandwidth, found.operation_rate)
     assert "/s" not in str(found)
+
+
+def test_events_of_calls_that_raise_are_destroyed() -> None:
+    """Those of the call itself, and those of the calls before it, whose times nobody asks for any more."""
+
+    def raising() -> None:
+        raise ValueError("of the user's")
+
+    fake = FakeDriver()
+    with installed(fake):
+        clock = EventClock(0, 0)
+        with pytest.raises(ValueError, match="of the user's"):
+            time_in_turns({"well": lambda: None, "ill": raising}, clock, 3)
+        gc.collect()
+        mine = len(fake.named("cuEventCreate")) - 1  # the device has one of its own, by which it knows when to free
+
+        assert len(fake.named("cuEventDestroy")) == mine == 4
 
 
 @pytest.mark.gpu
