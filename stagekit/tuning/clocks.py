@@ -99,7 +99,7 @@ class EventClock(CallClock):
 
     @calls_user
     def time(self, call: Call) -> Callable[[], float]:
-        begin, end = _Event(self.device), _Event(self.device)
+        begin, end = _ClockEvent(self.device), _ClockEvent(self.device)
         begin.record(self.stream)
         call()
         end.record(self.stream)
@@ -109,7 +109,7 @@ class EventClock(CallClock):
         driver.wait(self.device)
 
 
-class _Event:
+class _ClockEvent:
     """An event of the current device that knows its time, and that is freed with this object: a call that is timed may raise."""
 
     def __init__(self, device: int) -> None:
@@ -120,7 +120,7 @@ class _Event:
         driver.call("cuEventRecord", self.handle, stream)
 
 
-def _seconds_between(begin: _Event, end: _Event) -> float:
+def _seconds_between(begin: _ClockEvent, end: _ClockEvent) -> float:
     """Return the seconds between two events that have happened."""
     return float(driver.call("cuEventElapsedTime", begin.handle, end.handle)) / 1e3
 
