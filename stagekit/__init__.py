@@ -103,10 +103,6 @@ from stagekit.lib import (
     ComplexNumber,
     Group,
     NumberVector,
-    Pipeline,
-    PipelineState,
-    Role,
-    TensorMap,
     Tile,
     TiledGroup,
     all,
@@ -115,15 +111,11 @@ from stagekit.lib import (
     arange,
     argmax,
     argmin,
-    argsort,
     block_reduce,
     block_scan,
     coalesced_threads,
     complex,
     count_nonzero,
-    cumprod,
-    cumsum,
-    dot,
     flip,
     full,
     gather,
@@ -131,28 +123,15 @@ from stagekit.lib import (
     histogram,
     join,
     labeled_partition,
-    persistent,
-    philox,
-    pipeline,
     polar,
-    rand,
-    randint,
-    randn,
     reduce,
     reduce_max,
     reduce_min,
     reduce_sum,
-    scan,
-    shared,
-    sort,
     split,
-    staged,
-    tensor_map,
     tiled_partition,
-    topk,
     vector,
     warp_reduce,
-    warp_roles,
     zeros,
 )
 from stagekit.runtime.array_list import ArrayList
@@ -160,11 +139,36 @@ from stagekit.runtime.errors import ArgumentError, BarrierError, KernelAssertion
 
 if _TYPE_CHECKING:
     from stagekit.exporting import export
+    from stagekit.lib.pipelines import Pipeline, PipelineState, pipeline
+    from stagekit.lib.products import dot, shared
+    from stagekit.lib.random import philox, rand, randint, randn
+    from stagekit.lib.roles import Role, warp_roles
+    from stagekit.lib.scans import cumprod, cumsum, scan
+    from stagekit.lib.sorting import argsort, sort, topk
+    from stagekit.lib.staging import staged
+    from stagekit.lib.tensor_maps import TensorMap, tensor_map
+    from stagekit.lib.work import persistent
     from stagekit.tuning import autotune, bench
 
 __version__ = "0.1.0"
-# imported when they are first asked for
-_LATER = {"autotune": "stagekit.tuning", "bench": "stagekit.tuning", "export": "stagekit.exporting"}
+# Names that are imported when they are first asked for: most programs use few of them.
+_LATER = {
+    name: f"stagekit.{home}"
+    for home, names in {
+        "exporting": "export",
+        "lib.pipelines": "Pipeline PipelineState pipeline",
+        "lib.products": "dot shared",
+        "lib.random": "philox rand randint randn",
+        "lib.roles": "Role warp_roles",
+        "lib.scans": "cumprod cumsum scan",
+        "lib.sorting": "argsort sort topk",
+        "lib.staging": "staged",
+        "lib.tensor_maps": "TensorMap tensor_map",
+        "lib.work": "persistent",
+        "tuning": "autotune bench",
+    }.items()
+    for name in names.split()
+}
 
 globals().update({dtype.name: dtype for dtype in _ELEMENT_DTYPES}, **_public_in("stagekit"))
 del _ELEMENT_DTYPES, _public_in

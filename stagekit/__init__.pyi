@@ -147,10 +147,6 @@ from stagekit.jit.specialization import Specialization as Specialization
 from stagekit.lib import ComplexNumber as ComplexNumber
 from stagekit.lib import Group as Group
 from stagekit.lib import NumberVector as NumberVector
-from stagekit.lib import Pipeline as Pipeline
-from stagekit.lib import PipelineState as PipelineState
-from stagekit.lib import Role as Role
-from stagekit.lib import TensorMap as TensorMap
 from stagekit.lib import Tile as Tile
 from stagekit.lib import TiledGroup as TiledGroup
 def all(tile: Any, axis: Any = ...) -> Any:
@@ -165,8 +161,6 @@ def argmax(tile: Any, axis: Any = ...) -> Any:
     'Return the index, an int64, of the largest element of a tile: of several the lowest, of NaNs the first.\n\naxis: along it, a tile without it; left out, among all elements in C order.'
 def argmin(tile: Any, axis: Any = ...) -> Any:
     'Return the index, an int64, of the smallest element of a tile: of several the lowest, of NaNs the first.\n\naxis: along it, a tile without it; left out, among all elements in C order.'
-def argsort(tile: Any, descending: Any = ...) -> Any:
-    'Return the indices, int64, that put the elements of a tile in order; of equal elements the lower index comes first.'
 def block_reduce(value: Any, combine: Any, identity: Any = ..., block_threads: Any = ..., *, commutative: Any = ...) -> Any:
     'Return `combine` over one value of each thread of the block; each thread gets it.\n\nvalue: a number, or a tuple, NamedTuple, dataclass or the like of numbers. combine: an associative function of two such\nvalues, of which the left one comes from lower threads. identity: a value with `combine(identity, x)` equal to x, which saves\nbranches. block_threads: the block of the launch, as a number of threads (1 to 1024; they lie along x where nothing else says\nhow) or its extents; left out, that of `device_entry`. A launch with another block is refused. commutative: the order of the\noperands does not matter, which is quicker, above all on the CPU.'
 def block_scan(value: Any, combine: Any, identity: Any = ..., block_threads: Any = ..., *, exclusive: Any = ...) -> Any:
@@ -177,12 +171,6 @@ def complex(real: Any, imag: Any = ...) -> Any:
     "The complex number of a real and an imaginary part: complex64, or complex128 where they meet in float64.\n\n16-bit floats, and integers up to 32 bits, count as float32. Python's `complex` is the same in a kernel, and as there each may\nbe complex itself. Refused as BAD_CALL: what is no number."
 def count_nonzero(tile: Any, axis: Any = ...) -> Any:
     'Return how many elements of a tile are not zero, an int32; along an axis, a tile without it. NaN is not zero.'
-def cumprod(tile: Any, reverse: Any = ..., *, axis: Any = ...) -> Any:
-    'Return the tile whose element i is the product of elements 0 to i of a tile; from i on if `reverse`.\n\nDtypes are as in `cumsum`.'
-def cumsum(tile: Any, reverse: Any = ..., *, axis: Any = ...) -> Any:
-    'Return the tile whose element i is the sum of elements 0 to i of a tile; from i on if `reverse`.\n\naxis: along which; left out, of all elements in C order, as a tile of one axis.\nIntegers wrap; bool and integers below 32 bits are summed as int32 or uint32. float16 and bfloat16 are summed in\nfloat32 and rounded once.'
-def dot(a: Any, b: Any, acc: Any = ..., precision: Any = ..., whole_rows: Any = ...) -> Any:
-    'Return the product of matrices `a @ b`, added to `acc`, a tile of shape (M, N) for `a` of (M, K) and `b` of (K, N).\n\nBoth have one dtype. Floats of up to 32 bits are multiplied and added in float32, float64 in float64, integers below 64\nbits in int32 or uint32, and wrap. `acc` has the dtype of the result. On a GPU tensor cores multiply, where M, N and K are\nmultiples of their shapes (16, 8, and 32 bytes; of float64 8, 8, and 4), in an order of additions of their own; else, and on\nthe CPU, fused multiply-adds in the order of K. precision: of float32; "ieee" (multiply-adds), "tf32" (on tensor cores with\nfactors rounded to 11 bits), or "tf32x3" (with the sum of two such, an error near that of float32). The CPU rounds no factor.\nwhole_rows: each warp has rows of the result from end to end, so that they are reduced, and become the left factor of another\nproduct, without other warps.'
 def flip(tile: Any, axis: Any = ...) -> Any:
     "Return a tile with the order of its elements turned round along an axis; along all if left out. It is NumPy's `flip`."
 def full(shape: Any, value: Any, dtype: Any) -> Any:
@@ -197,20 +185,8 @@ def join(a: Any, b: Any) -> Any:
     "Return the tile of one more axis, the last, of extent 2: `x[..., 0]` is a and `x[..., 1]` is b, which broadcast.\n\nBoth have one dtype. It is Triton's `join`, and NumPy's `stack` along the last axis."
 def labeled_partition(label: Any, group: Any = ...) -> Any:
     'Return the group of the lanes that have the same label, a number or a bool compared by its bits.\n\ngroup: of whose lanes; left out, of those that run this together.'
-def persistent(tiles: Any, counter: Any = ...) -> Any:
-    "Return what a `for` goes through to get the numbers of this program's tiles, below `tiles`, an integer.\n\ncounter: an array argument with one integer, which is 0 before the first launch and after each, and belongs to one launch at\na time: each program takes the next number from it. A loop that such numbers come from is not left early. Left out, tiles are\nshared out evenly, in the order of programs along axis 0 of the grid."
-def philox(seed: Any, counter: Any) -> Any:
-    'Return the four random words, uint32, that Philox 4x32-10 makes of a seed and a counter; of a tile of counters, four tiles.\n\nseed: an integer, of which 64 bits count. counter: an integer, of which 64 bits count, or a tile of them; or a tuple of four\nwords, the lowest first.'
-def pipeline(stages: Any, consumers: Any, *, cluster: Any = ...) -> Any:
-    "Return the mbarriers of a ring of stages, which one thread fills by bulk copies and others read. Every thread calls it.\n\nstages: 1 to 64, a compile-time int. consumers: how many calls of `consumer_release` a stage takes before it is filled again.\ncluster: the blocks of the launch's clusters, 1 to 8, a compile-time int, which all fill each other's stages: their consumers\ncall `warp_release`, and the kernel ends with `cluster_sync`. From compute capability 9.0 on, and in the sanitizer."
 def polar(radius: Any, phi: Any) -> Any:
     'The complex number of an absolute value and an angle in radians. Refused as NO_OVERLOAD: what is no number.'
-def rand(seed: Any, offset: Any) -> Any:
-    'Return number `offset` of the stream of a seed as a float32, uniform in [0, 1); of a tile of offsets, a tile.\n\nIt is one of the 2**24 multiples of 2**-24, all equally likely: the upper 24 bits of a word of `philox(seed, offset // 4)`.'
-def randint(seed: Any, offset: Any, low: Any, high: Any = ..., dtype: Any = ...) -> Any:
-    'Return number `offset` of the integers of a seed, uniform from `low` to below `high`; of a tile of offsets, a tile.\n\nlow, high: integers, the same for all elements, `low` below `high`, which is asserted where it shows at run time only;\nwith one of them, from 0 to below that. Of any two results none is more likely than the other by more than a factor of\n1 + (high - low) / 2**64: number `offset` is made of 64 bits, two words of `philox(seed, offset // 2)`. dtype: of the result,\nint64 if left out.'
-def randn(seed: Any, offset: Any) -> Any:
-    'Return number `offset` of the normally distributed ones of a seed, a float32 with mean 0 and variance 1; of a tile, a tile.\n\nNumbers 2 k and 2 k + 1 are made of one pair of words, by the method of Box and Muller; none is beyond 6.7.'
 def reduce(tile: Any, combine: Any, identity: Any = ..., commutative: Any = ..., *, axis: Any = ...) -> Any:
     "Return the elements of a tile combined into one number; of a tuple of tiles of one shape, a tuple of numbers.\n\naxis: along it alone, so that the result is a tile without it; left out, over all elements in C order.\n\ncombine: an associative function of two numbers, or of two tuples with one of each tile, that returns the same. Its left\noperand comes from lower indices than the right one, except if `commutative`, which is quicker. It is given elements of the\ntile, and what it has returned. identity: a number, or a tuple of them, that changes nothing as an operand; with one, fewer\nbranches are needed. Refused: results in another dtype than the tile's."
 def reduce_max(tile: Any, axis: Any = ...) -> Any:
@@ -219,27 +195,13 @@ def reduce_min(tile: Any, axis: Any = ...) -> Any:
     'Return the smallest element of a tile, a number, NaN if there is one; along an axis, a tile without it.'
 def reduce_sum(tile: Any, axis: Any = ...) -> Any:
     "Return the sum of a tile's elements, a number; along an axis, a tile without it.\n\nIntegers wrap; bool and integers below 32 bits are summed as int32 or uint32. float16 and bfloat16 are summed in\nfloat32 and rounded once."
-def scan(tile: Any, combine: Any, identity: Any = ..., reverse: Any = ..., *, axis: Any = ...) -> Any:
-    "Return the tile whose element i is the elements 0 to i of a tile, combined: the scan is inclusive.\n\ntile: a tile, or a tuple of tiles of one shape, of which a tuple is returned. axis: of the scan; left out, all elements in C\norder, as a tile of one axis. combine: an associative function of two\nnumbers, or of two tuples with one of each tile, that returns the same; its left operand comes before the right one. It is\ngiven elements of the tile, and what it has returned. identity: a number, or a tuple of them, that changes nothing as an\noperand; with one, fewer branches are needed. reverse: from the last element to the first, as if the tile were turned round\nbefore and after. Refused: results in another dtype than the tile's."
-def shared(tile: Any) -> Any:
-    'Return the same tile with its elements in shared memory, for products that read them again and again.\n\nOf one axis: numbers of rows or of columns, which each thread of a GPU reads where it needs them, so that they need not move.\nOn a GPU matrices of bytes and of bool, and on the CPU what has one axis, stay the tile itself.'
-def sort(tile: Any, descending: Any = ...) -> Any:
-    'Return the elements of a tile in ascending order, or in descending one; up to 16,384 of them.\n\nNaNs are larger than all numbers. Each has the same bits afterwards.'
 def split(tile: Any) -> Any:
     "Return `x[..., 0]` and `x[..., 1]` of a tile whose last axis has extent 2. It is Triton's `split`."
-def staged(numbers: Any, loads: Any, stages: Any = ..., whole: Any = ...) -> Any:
-    'Return what a `for` goes through to get the tiles of each number of a range, of which the next ones are read meanwhile.\n\nnumbers: a `range` whose step is known at compile time and positive. loads: a function from a number to a part of an array,\n`A.tile(...)`, or to a tuple of them; the loop gets a tile for each. stages: how many rounds have memory of the block, up to\n16; with 1 each round loads what it works on. A loop must not write to the arrays that it reads so: launches whose arrays\noverlap run code that does not read ahead. whole: the arrays have all elements of the parts, as whoever calls knows, so that\ncopies need no masks.'
-def tensor_map(array: Any, box: Any, *, swizzle: Any = ..., fill: Any = ...) -> Any:
-    'Return a tensor map of an array argument of the kernel, or of a view of one: what copies its tiles by the TMA unit.\n\nbox: the shape of a tile, 1 to 256 elements along each of the 1 to 5 axes, compile-time ints; along the last one a multiple of\n16 bytes, and with a swizzle just as many. swizzle: 0, 32, 64 or 128 bytes. fill: what tiles have outside the array, "zero" or\n"nan". Refused as BAD_TENSOR_MAP: what does not fit; a view that a thread\'s own numbers decide. At the launch, refused as\nTENSOR_MAP_REFUSED: an array without elements, whose elements do not lie side by side along the last axis, whose address or\nother strides are no multiples of 16 bytes, or with a negative stride; where tiles are stored, one whose last axis has no\nmultiple of 16 bytes, since the TMA unit would write on to the next one. From compute capability 9.0 on, and in the sanitizer.'
 def tiled_partition(size: Any) -> Any:
     "Return this lane's group where a warp is cut into groups of `size` neighbours: 1, 2, 4, 8, 16 or 32, known at compile time.\n\nIn a block whose threads do not fill its last warp, lanes of the last group may be missing."
-def topk(tile: Any, k: Any, largest: Any = ...) -> Any:
-    'Return tiles of the `k` largest elements of a tile, or smallest, in order, and of their indices, int64.\n\nk: a compile-time int. NaNs are larger than all numbers; of equal elements the lower index comes first.'
 from stagekit.lib import vector as vector
 def warp_reduce(value: Any, combine: Any, lanes: Any = ..., *, commutative: Any = ...) -> Any:
     'Return `combine` over the first `lanes` lanes of the warp, which are all that exist; each lane gets it.\n\nvalue: a number, or a tuple, NamedTuple, dataclass or the like of numbers. combine: an associative function of two such\nvalues, of which the left one comes from lower lanes. commutative: their order does not matter, which saves an instruction.'
-def warp_roles(*roles: Any) -> Any:
-    'Let the warpgroups of the block run their roles: the first ones roles[0], the next ones roles[1]; those left over go on.\n\nEvery thread calls it, in a kernel whose launch has 128 threads for each warpgroup, along x. A role is a function that\nreturns nothing. Refused as STATIC_ASSERTION: registers of which a block has not so many, or that only some roles name.\nFrom compute capability 9.0 on where registers move, and in the sanitizer.'
 def zeros(shape: Any, dtype: Any) -> Any:
     'Return the tile of zeros of `dtype`; see `full`.'
 from stagekit.runtime.array_list import ArrayList as ArrayList
@@ -248,6 +210,44 @@ from stagekit.runtime.errors import BarrierError as BarrierError
 from stagekit.runtime.errors import KernelAssertionError as KernelAssertionError
 from stagekit.runtime.errors import LaunchError as LaunchError
 from stagekit.exporting import export as export
+from stagekit.lib.pipelines import Pipeline as Pipeline
+from stagekit.lib.pipelines import PipelineState as PipelineState
+def pipeline(stages: Any, consumers: Any, *, cluster: Any = ...) -> Any:
+    "Return the mbarriers of a ring of stages, which one thread fills by bulk copies and others read. Every thread calls it.\n\nstages: 1 to 64, a compile-time int. consumers: how many calls of `consumer_release` a stage takes before it is filled again.\ncluster: the blocks of the launch's clusters, 1 to 8, a compile-time int, which all fill each other's stages: their consumers\ncall `warp_release`, and the kernel ends with `cluster_sync`. From compute capability 9.0 on, and in the sanitizer."
+def dot(a: Any, b: Any, acc: Any = ..., precision: Any = ..., whole_rows: Any = ...) -> Any:
+    'Return the product of matrices `a @ b`, added to `acc`, a tile of shape (M, N) for `a` of (M, K) and `b` of (K, N).\n\nBoth have one dtype. Floats of up to 32 bits are multiplied and added in float32, float64 in float64, integers below 64\nbits in int32 or uint32, and wrap. `acc` has the dtype of the result. On a GPU tensor cores multiply, where M, N and K are\nmultiples of their shapes (16, 8, and 32 bytes; of float64 8, 8, and 4), in an order of additions of their own; else, and on\nthe CPU, fused multiply-adds in the order of K. precision: of float32; "ieee" (multiply-adds), "tf32" (on tensor cores with\nfactors rounded to 11 bits), or "tf32x3" (with the sum of two such, an error near that of float32). The CPU rounds no factor.\nwhole_rows: each warp has rows of the result from end to end, so that they are reduced, and become the left factor of another\nproduct, without other warps.'
+def shared(tile: Any) -> Any:
+    'Return the same tile with its elements in shared memory, for products that read them again and again.\n\nOf one axis: numbers of rows or of columns, which each thread of a GPU reads where it needs them, so that they need not move.\nOn a GPU matrices of bytes and of bool, and on the CPU what has one axis, stay the tile itself.'
+def philox(seed: Any, counter: Any) -> Any:
+    'Return the four random words, uint32, that Philox 4x32-10 makes of a seed and a counter; of a tile of counters, four tiles.\n\nseed: an integer, of which 64 bits count. counter: an integer, of which 64 bits count, or a tile of them; or a tuple of four\nwords, the lowest first.'
+def rand(seed: Any, offset: Any) -> Any:
+    'Return number `offset` of the stream of a seed as a float32, uniform in [0, 1); of a tile of offsets, a tile.\n\nIt is one of the 2**24 multiples of 2**-24, all equally likely: the upper 24 bits of a word of `philox(seed, offset // 4)`.'
+def randint(seed: Any, offset: Any, low: Any, high: Any = ..., dtype: Any = ...) -> Any:
+    'Return number `offset` of the integers of a seed, uniform from `low` to below `high`; of a tile of offsets, a tile.\n\nlow, high: integers, the same for all elements, `low` below `high`, which is asserted where it shows at run time only;\nwith one of them, from 0 to below that. Of any two results none is more likely than the other by more than a factor of\n1 + (high - low) / 2**64: number `offset` is made of 64 bits, two words of `philox(seed, offset // 2)`. dtype: of the result,\nint64 if left out.'
+def randn(seed: Any, offset: Any) -> Any:
+    'Return number `offset` of the normally distributed ones of a seed, a float32 with mean 0 and variance 1; of a tile, a tile.\n\nNumbers 2 k and 2 k + 1 are made of one pair of words, by the method of Box and Muller; none is beyond 6.7.'
+from stagekit.lib.roles import Role as Role
+def warp_roles(*roles: Any) -> Any:
+    'Let the warpgroups of the block run their roles: the first ones roles[0], the next ones roles[1]; those left over go on.\n\nEvery thread calls it, in a kernel whose launch has 128 threads for each warpgroup, along x. A role is a function that\nreturns nothing. Refused as STATIC_ASSERTION: registers of which a block has not so many, or that only some roles name.\nFrom compute capability 9.0 on where registers move, and in the sanitizer.'
+def cumprod(tile: Any, reverse: Any = ..., *, axis: Any = ...) -> Any:
+    'Return the tile whose element i is the product of elements 0 to i of a tile; from i on if `reverse`.\n\nDtypes are as in `cumsum`.'
+def cumsum(tile: Any, reverse: Any = ..., *, axis: Any = ...) -> Any:
+    'Return the tile whose element i is the sum of elements 0 to i of a tile; from i on if `reverse`.\n\naxis: along which; left out, of all elements in C order, as a tile of one axis.\nIntegers wrap; bool and integers below 32 bits are summed as int32 or uint32. float16 and bfloat16 are summed in\nfloat32 and rounded once.'
+def scan(tile: Any, combine: Any, identity: Any = ..., reverse: Any = ..., *, axis: Any = ...) -> Any:
+    "Return the tile whose element i is the elements 0 to i of a tile, combined: the scan is inclusive.\n\ntile: a tile, or a tuple of tiles of one shape, of which a tuple is returned. axis: of the scan; left out, all elements in C\norder, as a tile of one axis. combine: an associative function of two\nnumbers, or of two tuples with one of each tile, that returns the same; its left operand comes before the right one. It is\ngiven elements of the tile, and what it has returned. identity: a number, or a tuple of them, that changes nothing as an\noperand; with one, fewer branches are needed. reverse: from the last element to the first, as if the tile were turned round\nbefore and after. Refused: results in another dtype than the tile's."
+def argsort(tile: Any, descending: Any = ...) -> Any:
+    'Return the indices, int64, that put the elements of a tile in order; of equal elements the lower index comes first.'
+def sort(tile: Any, descending: Any = ...) -> Any:
+    'Return the elements of a tile in ascending order, or in descending one; up to 16,384 of them.\n\nNaNs are larger than all numbers. Each has the same bits afterwards.'
+def topk(tile: Any, k: Any, largest: Any = ...) -> Any:
+    'Return tiles of the `k` largest elements of a tile, or smallest, in order, and of their indices, int64.\n\nk: a compile-time int. NaNs are larger than all numbers; of equal elements the lower index comes first.'
+def staged(numbers: Any, loads: Any, stages: Any = ..., whole: Any = ...) -> Any:
+    'Return what a `for` goes through to get the tiles of each number of a range, of which the next ones are read meanwhile.\n\nnumbers: a `range` whose step is known at compile time and positive. loads: a function from a number to a part of an array,\n`A.tile(...)`, or to a tuple of them; the loop gets a tile for each. stages: how many rounds have memory of the block, up to\n16; with 1 each round loads what it works on. A loop must not write to the arrays that it reads so: launches whose arrays\noverlap run code that does not read ahead. whole: the arrays have all elements of the parts, as whoever calls knows, so that\ncopies need no masks.'
+from stagekit.lib.tensor_maps import TensorMap as TensorMap
+def tensor_map(array: Any, box: Any, *, swizzle: Any = ..., fill: Any = ...) -> Any:
+    'Return a tensor map of an array argument of the kernel, or of a view of one: what copies its tiles by the TMA unit.\n\nbox: the shape of a tile, 1 to 256 elements along each of the 1 to 5 axes, compile-time ints; along the last one a multiple of\n16 bytes, and with a swizzle just as many. swizzle: 0, 32, 64 or 128 bytes. fill: what tiles have outside the array, "zero" or\n"nan". Refused as BAD_TENSOR_MAP: what does not fit; a view that a thread\'s own numbers decide. At the launch, refused as\nTENSOR_MAP_REFUSED: an array without elements, whose elements do not lie side by side along the last axis, whose address or\nother strides are no multiples of 16 bytes, or with a negative stride; where tiles are stored, one whose last axis has no\nmultiple of 16 bytes, since the TMA unit would write on to the next one. From compute capability 9.0 on, and in the sanitizer.'
+def persistent(tiles: Any, counter: Any = ...) -> Any:
+    "Return what a `for` goes through to get the numbers of this program's tiles, below `tiles`, an integer.\n\ncounter: an array argument with one integer, which is 0 before the first launch and after each, and belongs to one launch at\na time: each program takes the next number from it. A loop that such numbers come from is not left early. Left out, tiles are\nshared out evenly, in the order of programs along axis 0 of the grid."
 from stagekit.tuning import autotune as autotune
 from stagekit.tuning import bench as bench
 

@@ -22,6 +22,7 @@ the sums of one product, rounded to 16 bits, are the left factor of the next.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -208,6 +209,7 @@ def _misfit(types: Sequence[Type], params: Sequence[Any]) -> str:
 _SHARED = {element: Pointer(element, Space.SHARED) for element in FACTORS}
 
 
+@functools.cache
 def _sums(element: DType, columns: int) -> tuple[Type, ...]:
     return (Scalar(FACTORS[element].total),) * (columns // 2)
 

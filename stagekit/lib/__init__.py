@@ -1,7 +1,8 @@
 """Block-level values and reductions, written in stagekit itself: nothing here is known to the compiler.
 
 The modules import only `stagekit`'s public names, and their functions are staged like a user's own. CPython runs those marked
-`@sk._direct`, which would otherwise be interpreted for every element of a tile: see `frontend/direct.py`.
+`@sk._direct`, which would otherwise be interpreted for every element of a tile: see `frontend/direct.py`. Modules that are not
+imported here are loaded when somebody asks `stagekit` for one of their names.
 """
 
 from stagekit.lib import access as access  # what `load` and the like do with tiles
@@ -16,25 +17,14 @@ from stagekit.lib.exchange import gather, histogram
 from stagekit.lib.grids import grid_sync
 from stagekit.lib.groups import Group, TiledGroup, coalesced_threads, labeled_partition, tiled_partition
 from stagekit.lib.joining import flip, join, split
-from stagekit.lib.pipelines import Pipeline, PipelineState, pipeline
-from stagekit.lib.products import dot, shared
-from stagekit.lib.random import philox, rand, randint, randn
 from stagekit.lib.reductions import argmax, argmin, reduce, reduce_max, reduce_min, reduce_sum
-from stagekit.lib.roles import Role, warp_roles
-from stagekit.lib.scans import cumprod, cumsum, scan
-from stagekit.lib.sorting import argsort, sort, topk
-from stagekit.lib.staging import staged
-from stagekit.lib.tensor_maps import TensorMap, tensor_map
 from stagekit.lib.tile import Tile
 from stagekit.lib.vectors import NumberVector, vector
 from stagekit.lib.votes import all, any, count_nonzero
-from stagekit.lib.work import persistent
 
 __all__ = [
-    "ComplexNumber", "Group", "NumberVector", "Pipeline", "PipelineState", "Role", "TensorMap", "Tile", "TiledGroup", "all",
-    "angle", "any", "arange", "argmax", "argmin", "argsort", "block_reduce", "block_scan", "coalesced_threads", "complex",
-    "count_nonzero", "cumprod", "cumsum", "dot", "flip", "full", "gather", "grid_sync", "histogram", "join",
-    "labeled_partition", "persistent", "philox", "pipeline", "polar", "rand", "randint", "randn", "reduce", "reduce_max",
-    "reduce_min", "reduce_sum", "scan", "shared", "sort", "split", "staged", "tensor_map", "tiled_partition", "topk",
-    "vector", "warp_reduce", "warp_roles", "zeros",
+    "ComplexNumber", "Group", "NumberVector", "Tile", "TiledGroup", "all", "angle", "any", "arange", "argmax",
+    "argmin", "block_reduce", "block_scan", "coalesced_threads", "complex", "count_nonzero", "flip", "full", "gather",
+    "grid_sync", "histogram", "join", "labeled_partition", "polar", "reduce", "reduce_max", "reduce_min",
+    "reduce_sum", "split", "tiled_partition", "vector", "warp_reduce", "zeros",
 ]  # fmt: skip
