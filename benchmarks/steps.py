@@ -1,18 +1,20 @@
-"""What each step of the tutorial's pages on matrices and attention reaches of a GPU's peak.
+"""What each step of the tutorial's pages on matrices, attention and Hopper reaches of a GPU's peak.
 
-    python benchmarks/steps.py [--json FILE] [--only matrices,attention]
+    python benchmarks/steps.py [--json FILE] [--only matrices,attention,hopper]
 
-Needs a GPU, and torch for the rows beside them. The kernels are those of docs/tutorial/08-matrices.md and 09-attention.md, whose
-Python is run first, as the pages have it. The L2 cache is overwritten before each launch; medians of 15. `tools/placement.py`
-draws the file with the results.
+Needs a GPU, and torch for the rows beside them. The kernels are those of docs/tutorial/08-matrices.md, 09-attention.md and
+10-hopper.md, whose Python is run first, as the pages have it. The L2 cache is overwritten before each launch; medians of 15.
+`tools/placement.py` draws the file with the results.
 
 share: of the GPU's peak in the unit of the row, by its maker: for the H200 4.8 TB/s of memory, 67 TFLOP/s of float32 and 989 of
-16-bit floats. Products of 4096 x 4096 x 4096; one head of 4,096 rows of 64, kernels.attention of 16 heads.
+16-bit floats. Products of 4096 x 4096 x 4096; one head of 4,096 rows of 64, kernels.attention of 16 heads. The steps
+on Hopper are of bfloat16, and of 8192 x 8192 x 8192 as well. A product that differs from cuBLAS's is an error.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import re
 import statistics
@@ -28,6 +30,7 @@ from stagekit import kernels
 PAGES = Path(__file__).parents[1] / "docs" / "tutorial"
 PEAKS = {"TB/s": 4.8, "TFLOP/s, float32": 67.0, "TFLOP/s, 16 bits": 989.0}
 SIZE, ROWS, DIM, HEADS = 4096, 4096, 64, 16
+MULTIPROCESSORS, MOST_ERROR = 132, 1e-2
 FEW_BYTES = 256 << 20  # more than the L2 cache
 Row = tuple[str, str, str, float]  # page, step, unit, figure
 
@@ -126,7 +129,36 @@ def attention() -> Iterator[Row]:
         yield page, name, unit, 4 * count * ROWS**2 * DIM / milliseconds(call) / 1e9
 
 
-STEPS = {"matrices": matrices, "attention": attention}
+def hopper() -> Iterator[Row]:
+    """Yield the steps of a product on compute capability 9.0. Refused: one whose result is not cuBLAS's."""
+    import torch
+
+    known = names_of("10-hopper.md")
+    steps = {
+        "tiles by threads": (known["by_threads"](sk.bfloat16), ()),
+        "tiles by the TMA unit": (known["by_tma"](sk.bfloat16), ()),
+        "a ring of stages": (known["pipelined"](sk.bfloat16), ()),
+        "warps with roles": (known["with_roles"](sk.bfloat16), ()),
+        "a large tile, programs that go on": (known["persistent"](sk.bfloat16), (MULTIPROCESSORS,)),
+        "stored by the TMA unit": (known["persistent"](sk.bfloat16, STORE=True), (MULTIPROCESSORS,)),
+    }
+    for size in (SIZE, 2 * SIZE):
+        a, b = (torch.randn(size, size, device="cuda").bfloat16() for _ in range(2))
+        wanted, out = torch.mm(a, b.T).float(), torch.empty_like(a)
+        calls: dict[str, Callable[[], Any]] = {
+            name: functools.partial(kernel, a, b, out, *programs) for name, (kernel, programs) in steps.items()
+        }
+        calls["kernels.hopper_matmul"] = functools.partial(kernels.hopper_matmul, a, b.T, out=out)
+        calls["cuBLAS, bfloat16"] = functools.partial(torch.mm, a, b.T, out=out)
+        for name, call in calls.items():
+            call()
+            error = float((out.float() - wanted).norm() / wanted.norm())
+            if not error < MOST_ERROR:
+                raise SystemExit(f"{name} differs from cuBLAS by {error:.1e} at {size}")
+            yield "10-hopper.md", f"{size}: {name}", "TFLOP/s, 16 bits", 2 * size**3 / milliseconds(call) / 1e9
+
+
+STEPS = {"matrices": matrices, "attention": attention, "hopper": hopper}
 
 
 def main() -> None:
