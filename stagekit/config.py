@@ -39,6 +39,7 @@ STAGES = (
     "prefetch",
     "records",
     "expand",
+    "join",
     "scalarize",
     "legalize",
     "fold",

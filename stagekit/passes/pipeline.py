@@ -28,15 +28,18 @@ from stagekit.passes.cse import cse
 from stagekit.passes.dce import dce
 from stagekit.passes.expand import expand
 from stagekit.passes.fold import fold
+from stagekit.passes.join import join
 from stagekit.passes.legalize import legalize
 from stagekit.passes.prefetch import prefetch
 from stagekit.passes.records import records
 from stagekit.passes.scalarize import scalarize
 from stagekit.passes.sink import sink
 
-_COMPILED: tuple[Pass, ...] = (
+_EXPANDED: tuple[Pass, ...] = (
     records,  # before expand: it calls intrinsics
     expand,  # before legalize: expansions compute in every dtype
+)
+_COMPILED: tuple[Pass, ...] = (
     scalarize,  # after expand: a formula is built once for all lanes
     legalize,
     fold,  # the first to see what the two before it have built
@@ -45,8 +48,14 @@ _COMPILED: tuple[Pass, ...] = (
 )
 
 PASSES: dict[str, tuple[Pass, ...]] = {
-    "cuda": (prefetch, *_COMPILED, sink),  # before records and expand, while ops have the names that were called
-    "cpu": _COMPILED,
+    "cuda": (
+        prefetch,  # before records and expand, while ops have the names that were called
+        *_EXPANDED,
+        join,  # early, since what follows takes time for each operand
+        *_COMPILED,
+        sink,
+    ),
+    "cpu": (*_EXPANDED, *_COMPILED),
     "interp": (expand, scalarize),  # it runs what was written: nothing folded, no load removed
 }
 
