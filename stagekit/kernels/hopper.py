@@ -17,6 +17,7 @@ from typing import Annotated, Any, NamedTuple
 import stagekit as sk
 from stagekit.kernels.host import Dtype, dtype_of, empty, factory, remembered, require, require_array, require_choice
 from stagekit.kernels.matrices import GROUP, by_groups, is_by_rows, matmul, matrix_shapes
+from stagekit.kernels.planning import planned
 from stagekit.kernels.sharing import checked_out
 from stagekit.kernels.splitting import MULTIPROCESSORS
 
@@ -247,18 +248,38 @@ def hopper_matmul(a: Any, b: Any, *, out: Any = None) -> Any:
     unit asks for is refused where it is missing, as TENSOR_MAP_REFUSED: addresses and rows of multiples of 16 bytes. Elsewhere,
     `matmul` has no such limits.
     """
+    plan = _plan_for(out, a, b)
+    if out is None:
+        out = empty(a, plan.shape, plan.out_dtype)
+    if plan.kernel is None:  # the TMA unit has no tiles of an array without elements
+        return matmul(a, b, out=out)
+    plan.kernel(a, b, out, plan.programs)
+    return out
+
+
+class _ProductPlan(NamedTuple):
+    """What a product takes. shape: of the result. kernel: None where a factor has no elements."""
+
+    shape: tuple[int, int]
+    out_dtype: sk.DType
+    kernel: sk.JitFunction | None
+    programs: int
+
+
+@planned
+def _plan_for(out: Any, a: Any, b: Any) -> _ProductPlan:
+    """Return what the product of these arrays takes, which are checked."""
     require_array(a, b)
     of_a, of_b = matrix_shapes(a, b)
     turned = not is_by_rows(a), is_by_rows(b)
-    of_out = _dtype_of_product(dtype_of(a), dtype_of(b), turned)
-    out = empty(a, (of_a[0], of_b[1]), of_out) if out is None else checked_out(out, apart=(a, b))
-    out_dtype = dtype_of(out)
+    out_dtype = _dtype_of_product(dtype_of(a), dtype_of(b), turned)
+    if out is not None:
+        out_dtype = dtype_of(checked_out(out, apart=(a, b)))
     require(out_dtype in HALVES, "out has dtype {}: it is float16 or bfloat16", out_dtype.name)
-    if 0 in of_a or 0 in of_b:  # the TMA unit has no tiles of an array without elements
-        return matmul(a, b, out=out)
-    kernel, programs = _kernel_for(dtype_of(a), out_dtype, turned, of_a[0], of_b[1])
-    kernel(a, b, out, programs)
-    return out
+    shape = of_a[0], of_b[1]
+    if 0 in of_a or 0 in of_b:
+        return _ProductPlan(shape, out_dtype, None, 0)
+    return _ProductPlan(shape, out_dtype, *_kernel_for(dtype_of(a), out_dtype, turned, *shape))
 
 
 @remembered
