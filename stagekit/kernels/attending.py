@@ -4,8 +4,7 @@ A program has a block of rows of q and goes over the blocks of k and v, of which
 of exponentials and the sum of rows of v, scaled down whenever the largest score grows. Blocks that a causal mask hides are left
 out. Backward, one kernel has a block of q and makes its gradient; another has a block of k and v, goes over the rows of q of all
 heads that share it, and makes theirs. Every sum has one order: results are the same on every run. Compute capability 9.0 has
-kernels of its own (`hopper_attending`, `hopper_gradients`). Compute capability 9.0 has
-kernels of its own (`hopper_attending`, `hopper_gradients`).
+kernels of its own (`hopper_attending`, `hopper_gradients`), of which the gradient of q has sums in any order.
 
 Source: Dao et al., "FlashAttention", 2022, and "FlashAttention-2", 2023; for the sums, Milakov and Gimelshein, "Online normalizer
 calculation for softmax", 2018.

@@ -19,7 +19,7 @@ BAD = [
     (
         "STAGEKIT_DUMP",
         "nosuch",
-        "trace, prefetch, records, expand, scalarize, legalize, fold, cse, dce, sink, llvm, ptx",
+        "trace, prefetch, records, expand, join, scalarize, legalize, fold, cse, dce, sink, llvm, ptx",
     ),
     ("STAGEKIT_DUMP", "trace,nosuch", "all, or some of"),
     ("STAGEKIT_DUMP", "All", "all, or some of"),
