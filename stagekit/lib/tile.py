@@ -175,12 +175,12 @@ class Tile(ByElement):
         """The number of axes of a tile."""
         return len(self.layout.shape)
 
-    def to(self, dtype: sk.DType) -> Tile:
+    def to(self, dtype: sk.DType | type[Any]) -> Tile:
         """Return the tile of these elements converted to `dtype`."""
         require_dtype(".to", dtype)
         return self.each(dtype, self)
 
-    def view(self, dtype: sk.DType) -> Tile:
+    def view(self, dtype: sk.DType | type[Any]) -> Tile:
         """Return the tile of the same bits as another dtype of the same size."""
         return self.each(sk._view, self, dtype)
 

@@ -41,12 +41,12 @@ class NumberVector(ByElement):
         dtype: sk.DType = sk._dtype_of(self._held)
         return dtype
 
-    def to(self, dtype: sk.DType) -> NumberVector:
+    def to(self, dtype: sk.DType | type[Any]) -> NumberVector:
         """Return the vector of these numbers converted to `dtype`."""
         require_dtype(".to", dtype)
         return self.each(dtype, self)
 
-    def view(self, dtype: sk.DType) -> NumberVector:
+    def view(self, dtype: sk.DType | type[Any]) -> NumberVector:
         """Return the vector of the same bits as another dtype of the same size."""
         return self.each(sk._view, self, dtype)
 
