@@ -207,6 +207,26 @@ def test_import_loads_no_optional_library_no_driver_and_no_compiler() -> None:
     assert set() == LATER & set(printed.split())
 
 
+def test_modules_of_the_library_that_are_loaded_later_add_nothing_to_those_that_are_there() -> None:
+    """A kernel that names none of them means the same with them and without: `sqrt` of complex numbers was such an entry."""
+    program = """
+import importlib, sys, stagekit
+there = [name for name in sys.modules if name.startswith("stagekit")]
+def sizes():
+    tables = {(m, n): v for m in there for n, v in vars(sys.modules[m]).items() if isinstance(v, (dict, list, set))}
+    return {place: len(table) for place, table in tables.items() if table is not vars(stagekit)}
+before = sizes()
+homes = sorted({home for home in stagekit._LATER.values() if home.startswith("stagekit.lib.")})
+assert homes and not {*homes} & {*there}, homes
+for home in homes:
+    importlib.import_module(home)
+print([place for place, size in sizes().items() if before[place] != size])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
+
+
 def test_a_kernel_of_bfloat16_is_compiled_without_ml_dtypes() -> None:
     program = """
 import sys

@@ -31,7 +31,7 @@ from stagekit.kernels.heads import (
     sign_and_factor,
 )
 from stagekit.kernels.hopper_attending import are_for_warpgroups, attend_by_warpgroups
-from stagekit.kernels.hopper_gradients import derive_by_warpgroups
+from stagekit.kernels.hopper_gradients import FEWEST, derive_by_warpgroups
 from stagekit.kernels.host import (
     Dtype,
     dtype_of,
@@ -335,7 +335,7 @@ def attention_backward(
 def _has_gradients_by_warpgroups(shape: Sizes, arrays: tuple[Any, ...], factor: float) -> bool:
     """Return whether the TMA unit can copy these arrays, and gradients that lie without gaps, and there is enough to do."""
     is_whole = shape.dim * dtype_of(arrays[0]).itemsize % 16 == 0
-    return is_whole and gpu_of(arrays[0])["by_warpgroups"] and are_for_warpgroups(shape, arrays, factor)
+    return is_whole and gpu_of(arrays[0])["by_warpgroups"] and are_for_warpgroups(shape, arrays, factor, FEWEST)
 
 
 # -- on the host --------------------------------------------------------------------------------------------------------

@@ -47,23 +47,20 @@ POWERS = (0.009582853, 0.055906426, 0.24024099, 0.6931242, 1.0)
 class HeadPlan(NamedTuple):
     """How heads are attended. keys: of a block. registers: of a thread that loads, and of one that attends.
 
-    always: whether sums are shrunk with each block, without asking whether a largest score has grown by much.
     share: one exponential of so many is computed by products, so that the unit of special functions has less to do; 0: none is.
     """
 
     keys: int
     registers: tuple[int, int]
-    always: bool
     share: int
 
 
 @sk.inline
 def plan_of(panels: int, causal: bool) -> HeadPlan:
     """Return what was quickest on an H200 for heads of so many panels: more keys in a block spill registers if causal."""
-    if panels == 1 and not causal:
-        return HeadPlan(192, (24, 240), False, 0)
-    share = 0 if causal else 16
-    return HeadPlan(128, (56, 224), False, 8 if panels == 1 else share)
+    if panels > 1:
+        return HeadPlan(128, (56, 224), 0 if causal else 16)
+    return HeadPlan(128, (56, 224), 8) if causal else HeadPlan(192, (24, 240), 0)
 
 
 class Attended(NamedTuple):
@@ -126,7 +123,7 @@ def with_scores(state: Attended, scores: Sequence[Any], factor: Any, plan: HeadP
     ]
     growth = [(now[half] - state.largest[half]) * factor for half in range(2)]
     few = (growth[0] <= MOST_GROWTH) & (growth[1] <= MOST_GROWTH)
-    if plan.always or not sk.all_sync(0xFFFFFFFF, few):
+    if not sk.all_sync(0xFFFFFFFF, few):
         shrunk = [sk.fast_exp2(-each) for each in growth]
         found = tuple([state.found[i] * shrunk[i // 2 % 2] for i in range(len(state.found))])
         totals = tuple([state.total[half] * shrunk[half] for half in range(2)])
@@ -386,9 +383,9 @@ def hopper_attention_kernel(dtype: Dtype, DIM: int, CAUSAL: bool, HEADS_AXIS: in
     return hopper_attention
 
 
-def are_for_warpgroups(shape: Sizes, arrays: Sequence[Any], scale: float) -> bool:
-    """Return whether kernels by warpgroups take these arrays of heads, and there is enough to do to gain by it."""
-    rows, scores = FEWEST
+def are_for_warpgroups(shape: Sizes, arrays: Sequence[Any], scale: float, fewest: tuple[int, int] = FEWEST) -> bool:
+    """Return whether kernels by warpgroups take these arrays of heads, and there are `fewest` rows of q and scores or more."""
+    rows, scores = fewest
     is_long = shape.queries >= rows and shape.batch * shape.heads * shape.queries * shape.keys >= scores
     if not is_long or dtype_of(arrays[0]).bits != 16 or shape.dim > WIDEST or scale <= 0:
         return False

@@ -91,14 +91,19 @@ class _Joining:
         count = len(first.results)
         if not _is_step(op) or op.operands()[:count] != first.results or len(op.results) != count:
             return False
+        has_same_sums = _sums(op) == _sums(first)
         is_renumbered = "$" not in _REFERENCE.sub("", op.text)
-        return is_renumbered and all(self.uses[each] == 1 for each in first.results)
+        return has_same_sums and is_renumbered and all(self.uses[each] == 1 for each in first.results)
 
 
 def _may_precede(first: Op, op: Op) -> bool:
     """Return whether an op has no effects and reads no result of `first`."""
-    is_pure = not op.BODY_FIELDS or (type(op) is InlineAsm and op.host is None)
-    return is_pure and not op.is_terminator and op.effects <= _MOVABLE and {*first.results}.isdisjoint(op.operands())
+    return (
+        not op.bodies()
+        and not op.is_terminator
+        and op.effects <= _MOVABLE
+        and {*first.results}.isdisjoint(op.operands())
+    )
 
 
 def _joined(pieces: list[InlineAsm]) -> InlineAsm:
@@ -108,14 +113,19 @@ def _joined(pieces: list[InlineAsm]) -> InlineAsm:
     others = [each for piece in (first, last) for each in _others(piece.constraints, count) or ()]
     moved = len(first.args) - count
     renumbered = _REFERENCE.sub(lambda found: _reference(int(found[1]), 2 * count, moved), last.text)
-    sums = first.constraints.split(",")[: 2 * count]
     return dataclasses.replace(
         first,
         text="\n\t".join([*[each.text for each in pieces[:-1]], renumbered]),
-        constraints=",".join([*sums, *others, _CLOBBER]),
+        constraints=",".join([*_sums(first), *others, _CLOBBER]),
         args=(*first.args, *last.args[count:]),
+        host=None,  # of either piece; a GPU needs none
         results=last.results,
     )
+
+
+def _sums(op: InlineAsm) -> list[str]:
+    """Return the constraints of the results, and of the operands that share their registers."""
+    return op.constraints.split(",")[: 2 * len(op.results)]
 
 
 def _reference(number: int, own: int, moved: int) -> str:

@@ -314,9 +314,8 @@ class _LoadedModule:
         self.records = None
         try:
             self.function = driver.call("cuModuleGetFunction", self.handle, artifact.entry.encode())
-            if (
-                artifact.has_records
-            ):  # in host memory that the device can write, so that looking for records needs no copy
+            if artifact.has_records:
+                # In host memory that the device can write, so that looking for records needs no copy.
                 address = driver.call("cuMemHostAlloc", CAPACITY_WORDS * 8, _PORTABLE_AND_MAPPED)
                 self.records = RecordBuffer(address=int(address))
         except CudaError:  # nobody else has the handle, and the next launch would load it anew

@@ -92,9 +92,9 @@ def test_gradients_take_it_unless_the_order_of_sums_is_to_be_fixed(monkeypatch):
     torch = pytest.importorskip("torch")
     taken, derive = [], attending.derive_by_warpgroups
     monkeypatch.setattr(attending, "derive_by_warpgroups", lambda *given: taken.append(given) or derive(*given))
-    q, k, v, gradient = (torch.randn(1, 16, 1024, 64, device="cuda", dtype=torch.float16) for _ in range(4))
+    q, k, v, gradient = (torch.randn(4, 16, 2048, 64, device="cuda", dtype=torch.float16) for _ in range(4))
     out, lse = kernels.attention(q, k, v, return_lse=True)
-    wide = [torch.randn(1, 16, 1024, 64, device="cuda", dtype=torch.float16)[..., :60] for _ in range(4)]
+    wide = [torch.randn(4, 16, 2048, 64, device="cuda", dtype=torch.float16)[..., :60] for _ in range(4)]
 
     found = kernels.attention_backward(gradient, q, k, v, out, lse)
     assert len(taken) == 1

@@ -63,6 +63,9 @@ APART = {
     "what reads a result behind them": (begin("%0, %1", "%2, %3"), "store %p, %0"),
     "sums in another order": (begin("%1, %0", "%2, %3"),),
     "an operand in registers of the same kind": (begin("%0, %1", "%2, %3", ", %x", ",f"),),
+    "sums that may not share a register with an operand": (
+        asm("add $0, $1, $4", "=&f,=&f,0,1,l,~{memory}", "%0, %1, %a", "%2 f32,%3 f32"),
+    ),
     "fewer sums": (asm("add $0", "=f,0,~{memory}", "%0", "%2 f32"), "store %p, %1"),
     "results that are not where operands were": (asm("add $0", "=f,=f,f,f,~{memory}", "%0, %1", "%2 f32,%3 f32"),),
     "a text with other marks": (asm("add $$0", f"{TIED},~{{memory}}", "%0, %1", "%2 f32,%3 f32"),),
