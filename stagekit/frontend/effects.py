@@ -119,7 +119,7 @@ def polling_loops(body: Block) -> Iterable[ops.While]:
     It must be certain: the loop does nothing but read, and whether it goes on follows from what plain loads find, and from
     nothing that changes from round to round.
     """
-    return [op for op in walk(body) if type(op) is ops.While and _polls(op)]
+    return [op for op in body.by_class.get(ops.While, ()) if _polls(op)]
 
 
 def _polls(loop: ops.While) -> bool:

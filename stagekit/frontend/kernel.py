@@ -263,10 +263,11 @@ class _Trace:
             hint = "fix the block by `device_entry(launch=...)`, or leave it out"
             raise StagingError(BadOption("min_blocks", why, hint), self.loc)
         ordered = self._ordered(body)
+        grid_axes = _grid_axes(body) if style == "block" else (0, 1, 2)
         body = ordered.function.body
         asked = [Fact(holds, text, KernelEntry.GENERAL) for holds, text in self.tracer.facts.found()]
         facts = (*asked, *map(self._fact, ordered.apart))
-        self._mark_written(body)
+        self._mark_written(ordered.written)
         needs = self._shared_needs(body)
         maps = maps_in(Block(tuple(self.params), body.ops)) if self.tracer.tensor_maps else ()
         is_one_of_several = facts or self.request.entry is not KernelEntry.QUICK
@@ -299,7 +300,7 @@ class _Trace:
             widened=tuple(text for _, text in sorted(set(self.tracer.widened))),
             waits=ordered.waits,
             placed=self.placed,
-            grid_axes=_grid_axes(body) if style == "block" else (0, 1, 2),
+            grid_axes=grid_axes,
             apart=tuple(map(self._arguments_apart, ordered.apart)),
         )
 
@@ -320,9 +321,8 @@ class _Trace:
         self.asked_apart[(other, one) if (other, one) in self.asked_apart else (one, other)] = None
         return True
 
-    def _mark_written(self, body: Block) -> None:
+    def _mark_written(self, written: Collection[Value]) -> None:
         """Note in their specs which arguments the kernel writes."""
-        written = flow.written(body, flow.sources(body))
         for slot, param in zip(self.slots, self.params):
             spec = self.specs[slot.argument]
             if param in written and isinstance(spec, ArraySpec | PointerSpec):
@@ -498,14 +498,13 @@ def _placed_in(variables: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
 def _grid_axes(body: Block) -> tuple[int, ...]:
     """Return the axes of the grid that a kernel looks at; all where programs may take their work from an atomic or inline PTX."""
     found: set[int] = set()
-    for op in walk(body):
-        if type(op) is ops.InlineAsm:
+    if ops.InlineAsm in body.by_class:
+        return (0, 1, 2)
+    for op in body.by_class.get(ops.IntrinsicOp, ()):
+        if op.spec.level == "block":
+            found.add(op.params[0])
+        elif op.spec.lower["cuda"] in (Native.BLOCK_IDX, Native.GRID_DIM):
+            found.add("xyz".index(op.params[0]))
+        elif op.results and Effect.WRITE in op.effects and flow.pointers_of(op):
             return (0, 1, 2)
-        if type(op) is ops.IntrinsicOp:
-            if op.spec.level == "block":
-                found.add(op.params[0])
-            elif op.spec.lower["cuda"] in (Native.BLOCK_IDX, Native.GRID_DIM):
-                found.add("xyz".index(op.params[0]))
-            elif op.results and Effect.WRITE in op.effects and flow.pointers_of(op):
-                return (0, 1, 2)
     return tuple(sorted(found))

@@ -14,7 +14,7 @@ otherwise is an `Apart`. A launch for which one does not hold runs code in which
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from stagekit.forks import cached_property
 from stagekit.frontend.statement_order import Apart, ArgumentLayout, Equal, Given, StatementOrder
@@ -27,12 +27,16 @@ from stagekit.limits import WARP
 
 @frozen(slots=False)
 class Sequential:
-    """What `sequential` makes. waits: why there is each barrier, in words. constant: arguments that nothing writes meanwhile."""
+    """What `sequential` makes. waits: why there is each barrier, in words. constant: arguments that nothing writes meanwhile.
+
+    written: what the kernel writes, arguments among it.
+    """
 
     function: Function
     waits: tuple[str, ...]
     apart: tuple[Apart, ...]
     constant: frozenset[Value]
+    written: Collection[Value]
 
 
 def sequential(
@@ -48,7 +52,7 @@ def sequential(
     the kernel asked of pairs itself.
     """
     once = OnceBranches(fn, threads)
-    if ops.ActOnce in map(type, walk(fn.body)):
+    if ops.ActOnce in fn.body.by_class:
         fn = once.run()
     order = StatementOrder(fn.body, threads, once.conditions, sized, given)
     order.apart.update(asked)
@@ -63,7 +67,7 @@ def sequential(
         return ()
 
     waits = tuple(dict.fromkeys(order.reasons.values()))
-    return Sequential(rewrite(fn, {ops.Statement: begin}), waits, order.facts, constant)
+    return Sequential(rewrite(fn, {ops.Statement: begin}), waits, order.facts, constant, order.written)
 
 
 def thread_level(
@@ -71,11 +75,11 @@ def thread_level(
 ) -> Sequential:
     """Return `fn` as it is, with what follows from that arrays are apart."""
     if not asked:
-        return Sequential(fn, (), (), frozenset())
+        return Sequential(fn, (), (), frozenset(), flow.written(fn.body, flow.sources(fn.body)))
     order = StatementOrder(fn.body, 1, set(), sized, given)
     order.apart.update(asked)
     constant = order.constant(fn.params)
-    return Sequential(fn, (), order.facts, constant)
+    return Sequential(fn, (), order.facts, constant, order.written)
 
 
 # -- what one thread does for its block ----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import dataclasses
 import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stagekit.diagnostics import Loc, place_of_user
 from stagekit.forks import cached_property
@@ -106,8 +106,7 @@ class StatementOrder:
         self.body = body
         self.sized = sized
         self.given = given
-        self.acting = [op for op in walk(body) if op.effects or op.BODY_FIELDS]
-        self.allocs = [op for op in walk(body) if type(op) is ops.Alloc]
+        self.allocs = body.by_class.get(ops.Alloc, ())
         self.dynamic = {op.result for op in self.allocs if op.count is None}
         self.comes_from = flow.sources(body)
         self.parts: dict[Block, list[tuple[Op, list[Op]]]] = {}
@@ -134,6 +133,11 @@ class StatementOrder:
         """The pointers into no array at all, for paths on which a variable has none."""
         return {op.result for op in self.allocs if op.space is Space.GLOBAL}
 
+    @cached_property
+    def written(self) -> set[Value]:
+        """The pointers through which the kernel writes, and all that they are copies of."""
+        return flow.written(self.body, self.comes_from)
+
     def find(self) -> None:
         """Find the barriers. Where not even the arrays tell two accesses apart, look at addresses, which takes longer."""
         self.is_rough = True
@@ -145,6 +149,8 @@ class StatementOrder:
 
     def keep_apart_what_is_read_ahead(self) -> None:
         """Demand of loops that wait for copies in each round that they write to no array from which they copy for later ones."""
+        if self.body.by_class.keys().isdisjoint((ops.For, ops.While)):
+            return
         for loop in (op for op in walk(self.body) if isinstance(op, ops.For | ops.While)):
             if not any(type(op) is ops.IntrinsicOp and op.spec is cp_async_wait for op in _outside_of_loops(loop)):
                 continue
@@ -229,20 +235,26 @@ class StatementOrder:
         found: dict[object, _MemoryUse] = {}
         siblings: list[_MemoryUse] = []
         rows: list[Hashable] = []
-        waits = any(has_effect(op, Effect.COLLECTIVE) for op in inside if type(op) is not ops.Load)
+        others = [op for op in inside if type(op) not in _PLAIN]
+        waits = any(has_effect(op, Effect.COLLECTIVE) for op in others)
         for op, is_first, mask in self.accessing(inside, False, ()):
-            acquires, releases = ordering(op) if type(op) is ops.IntrinsicOp else (False, False)
-            if acquires or releases:
-                nowhere = frozenset[Value]()
-                order = _MemoryUse(nowhere, False, is_first, Sum(0), op.loc, [], False, acquires, releases)
-                found.setdefault((is_first, acquires, releases), order)
-            targets = [*flow.targets_of(op)]
-            is_store = type(op) is ops.Store and not waits
-            for pointer in (op.pointer,) if type(op) in _PLAIN else flow.pointers_of(op):  # type: ignore[attr-defined]
-                if pointer.type.space in _UNSHARED or (pointer in targets and _is_asynchronous(op)):  # type: ignore[union-attr]
+            is_store = False
+            pointers: Any
+            if type(op) in _PLAIN:
+                pointers = ((op.pointer, type(op) is ops.Store),)  # type: ignore[attr-defined]
+                is_store = type(op) is ops.Store and not waits
+            else:
+                pointers = _pointers_of(op)
+                acquires, releases = ordering(op)
+                if acquires or releases:
+                    nowhere = frozenset[Value]()
+                    order = _MemoryUse(nowhere, False, is_first, Sum(0), op.loc, [], False, acquires, releases)
+                    found.setdefault((is_first, acquires, releases), order)
+            for pointer, writes in pointers:
+                if pointer.type.space in _UNSHARED:
                     continue
                 where = _NOWHERE if self.is_rough else self.where(op, pointer)
-                key = (self.arrays_of(pointer), pointer in targets, is_first, is_store, where[1:])
+                key = (self.arrays.get(pointer) or self.arrays_of(pointer), writes, is_first, is_store, where[1:])
                 use = found.get(key)
                 if use is None:
                     start = where._replace(constant=0)
@@ -381,15 +393,18 @@ class StatementOrder:
         One that must be apart from an array that is written is asked to be apart from all of these, unless it may be one of them
         in work in place. What is read with an order others write, and a kernel that acquires what they wrote has none.
         """
-        special = [op for op in self.acting if type(op) in (ops.InlineAsm, ops.IntrinsicOp)]
-        if any((type(op) is ops.InlineAsm and op.effects) or ordering(op)[0] for op in special):
+        by_class = self.body.by_class
+        if any(op.effects for op in by_class.get(ops.InlineAsm, ())):
             return frozenset()
-        written = flow.written(self.body, self.comes_from) - self.comes_from.keys()
+        acting = {(op.spec, op.params): op for op in by_class.get(ops.IntrinsicOp, ()) if op.effects}
+        if any(ordering(op)[0] for op in acting.values()):
+            return frozenset()
+        written = self.written - self.comes_from.keys()
         written -= {op.result for op in self.allocs}
         if not written <= self.sized.keys():
             return frozenset()
         targets = [param for param in params if param in written]
-        ordered = (pointer for op in self.acting if Effect.ORDER in op.effects for pointer in flow.pointers_of(op))
+        ordered = [pointer for op in self.body.having(Effect.ORDER) for pointer in flow.pointers_of(op)]
         changing = written | flow.upstream(ordered, self.comes_from)
         only_read = [p for p in params if p in self.sized and p not in changing]
         return frozenset(p for p in only_read if self.is_apart(p, targets))
@@ -419,6 +434,13 @@ def _outside_of_loops(op: Op) -> Iterator[Op]:
         yield each
         if not isinstance(each, ops.For | ops.While):
             yield from _outside_of_loops(each)
+
+
+def _pointers_of(op: Op) -> list[tuple[Value, bool]]:
+    """Return the pointers by which an op that is no plain access may meet others, and whether it may write there."""
+    targets = [*flow.targets_of(op)]
+    pointers = [(pointer, pointer in targets) for pointer in flow.pointers_of(op)]
+    return [row for row in pointers if not row[1]] if _is_asynchronous(op) else pointers
 
 
 def _is_asynchronous(op: Op) -> bool:
@@ -454,12 +476,12 @@ def _union(*lists: list[_MemoryUse]) -> list[_MemoryUse]:
 def _parts(block: Block) -> list[tuple[Op, list[Op]]]:
     """Return each `statement` with what does more than compute up to the next part, and each op that has statements in it."""
     found: list[tuple[Op, list[Op]]] = []
-    for op in block.ops:
+    for op in [op for op in block.ops if op.effects or op.BODY_FIELDS or type(op) is ops.Statement]:
         if type(op) is ops.Statement or (
             op.BODY_FIELDS and any(type(each) is ops.Statement for body in op.bodies() for each in walk(body))
         ):
             found.append((op, []))
-        elif (op.effects or op.BODY_FIELDS) and found and type(found[-1][0]) is ops.Statement:
+        elif found and type(found[-1][0]) is ops.Statement:
             found[-1][1].append(op)
     return found
 

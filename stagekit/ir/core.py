@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Final, Self, TypeVar, cast, dataclass_transform
@@ -81,6 +82,11 @@ def body() -> Any:
     return field(metadata={"kind": "body"})
 
 
+def _places_of_bodies(ops: Sequence[Op]) -> Iterator[int]:
+    """Return where there are ops of a class that has bodies."""
+    return iter([place for place, each in enumerate(ops) if each.BODY_FIELDS])
+
+
 @frozen(eq=False, slots=False)
 class Block:
     """A list of ops without branches, with parameters; the last op is a terminator (`is_terminator`)."""
@@ -92,15 +98,33 @@ class Block:
     def every_op(self) -> Sequence[Op]:
         """Every op in it, outer before inner, in program order."""
         found: list[Op] = []
-        opened = [iter(self.ops)]
+        opened = [(self.ops, 0, _places_of_bodies(self.ops))]
         while opened:
-            for each in opened[-1]:
-                found.append(each)
-                if each.BODY_FIELDS:
-                    opened.extend(iter(nested.ops) for nested in reversed(each.bodies()))
-                    break
-            else:
-                opened.pop()
+            ops, begin, places = opened.pop()
+            place = next(places, len(ops))
+            found += ops[begin : place + 1]
+            if place < len(ops):
+                opened.append((ops, place + 1, places))
+                opened += [(each.ops, 0, _places_of_bodies(each.ops)) for each in reversed(ops[place].bodies())]
+        return found
+
+    @cached_property
+    def by_class(self) -> Mapping[type[Op], Sequence[Any]]:
+        """Every op in it by its class, in program order: what is looked for is of few classes, most ops just compute."""
+        found: dict[type[Op], list[Op]] = defaultdict(list)
+        for each in self.every_op:
+            found[type(each)].append(each)
+        return dict(found)
+
+    def having(self, effect: Effect) -> list[Op]:
+        """Return every op in it that has an effect itself, those of a class together."""
+        found: list[Op] = []
+        for cls, alike in self.by_class.items():
+            effects: Any = cls.effects
+            if isinstance(effects, property):
+                found += [each for each in alike if effect in each.effects]
+            elif effect in effects:
+                found += alike
         return found
 
     def copied(self, mapping: dict[Value, Value], loc: Loc | None = None) -> Block:

@@ -85,9 +85,9 @@ _EDGES: _Rules = {
 }
 _COPIES: _Rules = {
     **_EDGES,
-    ops.Offset: lambda op: ((op.pointer, op.result),),
-    ops.Bitcast: lambda op: ((op.operand, op.result),),
-    ops.Select: lambda op: ((op.if_true, op.result), (op.if_false, op.result)),
+    ops.Offset: lambda op: ((op.pointer, op.results[0]),),
+    ops.Bitcast: lambda op: ((op.operand, op.results[0]),),
+    ops.Select: lambda op: ((op.if_true, op.results[0]), (op.if_false, op.results[0])),
     ops.IntrinsicOp: _moved_by_call,
 }
 _TAKERS: Mapping[type[Op], Callable[[Any], Sequence[Sequence[Value | None]]]] = {
@@ -111,11 +111,17 @@ def sources(block: Block, flow: Callable[[Op], Iterable[Edge]] | None = None) ->
     flow: `copies` if left out.
     """
     found: dict[Value, list[Value]] = {}
-    every = walk(block)
-    given = map(flow, every) if flow else [_COPIES[type(op)](op) for op in every if type(op) in _COPIES]
-    for source, target in itertools.chain.from_iterable(given):
+    for source, target in itertools.chain.from_iterable(map(flow, walk(block)) if flow else _copies_in(block)):
         found.setdefault(target, []).append(source)
     return found
+
+
+def _copies_in(block: Block) -> Iterator[Iterable[Edge]]:
+    for cls, alike in block.by_class.items():
+        if cls is ops.IntrinsicOp:  # of which hardly any makes a pointer
+            alike = [op for op in alike if op.results and isinstance(op.results[0].type, Pointer)]
+        if cls in _COPIES:
+            yield from map(_COPIES[cls], alike)
 
 
 def upstream(values: Iterable[Value], comes_from: Sources) -> set[Value]:
@@ -149,5 +155,4 @@ def targets_of(op: Op) -> Iterable[Value]:
 
 def written(block: Block, comes_from: Sources) -> set[Value]:
     """Return the pointers through which ops under `block` write, and all that they are copies of: parameters, allocations."""
-    writing = [op for op in walk(block) if Effect.WRITE in op.effects]
-    return upstream([pointer for op in writing for pointer in targets_of(op)], comes_from)
+    return upstream([pointer for op in block.having(Effect.WRITE) for pointer in targets_of(op)], comes_from)
