@@ -26,7 +26,7 @@ from stagekit.backends.host.pieces import Plan, plan
 from stagekit.backends.host.pointers import emit_offset
 from stagekit.backends.host.safepoints import asking_loops, waiting_loops
 from stagekit.backends.host.scaling import with_scaling
-from stagekit.backends.host.target import OPTIMISATION_LEVEL, Processor, check_symbols, shared_machine, this_processor
+from stagekit.backends.host.target import OPTIMISATION_LEVEL, Processor, check_symbols, generator, this_processor
 from stagekit.backends.host.warp import KernelContext, LocalPlace, Warp
 from stagekit.backends.host.whole import take_apart
 from stagekit.backends.llvm import llvm, optimize
@@ -122,7 +122,7 @@ def compile_for(
     entry = re.sub(r"\W", "_", f"stagekit_{fn.name}", flags=re.ASCII)
     waiting, asking = waiting_loops(fn), asking_loops(fn)
     text, shared_bytes, scratch_bytes = _write(fn, block, processor, entry)
-    machine = shared_machine(processor, level)
+    machine = generator(processor, level)
     module = optimize.parse(text, llvm.create_context())  # the global one would keep what each compile leaves in it
     if level:
         has_local = [op for op in walk(fn.body) if isinstance(op, ops.Alloc) and op.space is Space.LOCAL]

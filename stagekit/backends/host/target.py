@@ -18,6 +18,7 @@ from stagekit.diagnostics import InternalError
 from stagekit.frozen import frozen
 
 OPTIMISATION_LEVEL = 2
+_GENERATION_LEVEL = 1  # at most: from 2 on LLVM schedules again after registers are given, for no gain that was seen
 _NO_ELEMENT_BYTES = 16  # more than any element has
 
 
@@ -109,9 +110,9 @@ def machine_for(processor: Processor, level: int = OPTIMISATION_LEVEL) -> Any:
 
 
 @functools.cache
-def shared_machine(processor: Processor, level: int) -> Any:
-    """Return the target machine that generates code. Threads may share it: llvmlite makes one call of LLVM at a time."""
-    return machine_for(processor, level)
+def generator(processor: Processor, level: int) -> Any:
+    """Return the target machine that generates code of kernels. Threads share it: llvmlite makes one call of LLVM at a time."""
+    return machine_for(processor, min(level, _GENERATION_LEVEL))
 
 
 _ELF_MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little endian
