@@ -366,7 +366,7 @@ def _carried(frame: Frame, node: ast.For | ast.While, *, is_read_after: bool, co
     """Return what a loop carries, guessed by its text. counter: the variable that is none of it."""
     carried = CarriedLocations(frame, frame.loc(node))
     carried.guess([place for place in _assigned_locations(frame, node) if place.key != counter])
-    carried.moved = _moved_names(node)
+    carried.moved, carried.early_names = _moved_names(node), lambda: _early_names(node)
     if is_read_after:
         carried.read_after = _read_after(frame, node)
     return carried
@@ -390,6 +390,20 @@ def _moved_names(node: ast.For | ast.While) -> set[str]:
     """Return the names of the variables to which the loop's text adds, as in `column += 64`."""
     added = [n.target for n in all_nodes(node) if isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Add)]
     return {target.id for target in added if isinstance(target, ast.Name)}
+
+
+@remembered
+def _early_names(node: ast.For | ast.While) -> set[str]:
+    """Return the names that the body's text assigns before its last call, or in a loop behind which there is none."""
+    calls = [i for i, statement in enumerate(node.body) if any(isinstance(n, _WORK) for n in all_nodes(statement))]
+    end = calls[-1] if calls else 0
+    early = node.body[: end + isinstance(node.body[end], _LOOPS)]
+    names = [n for statement in early for n in all_nodes(statement) if isinstance(n, ast.Name)]
+    return {n.id for n in names if isinstance(n.ctx, ast.Store)}
+
+
+_LOOPS = (ast.For, ast.While)
+_WORK = (*_LOOPS, ast.Call)
 
 
 def _exits_of(node: ast.For | ast.While, flags: LoopFlags) -> list[str]:

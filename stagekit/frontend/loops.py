@@ -3,8 +3,9 @@
 The first guess is the variables that the body's text assigns and that hold run-time values. A variable that starts as a literal
 stays one for a round, to see which type the body gives it (`acc = 0` becomes float32 when float32 is added), where it ends.
 Then the changed locations are carried as block parameters of those types, and the body is traced again. A round that finds a new
-location or a new type is thrown away, journal and blocks together; so are its errors, which a wrong type may have caused. Each
-round joins what the body gives with what there was before the loop, and not with the types of earlier rounds.
+location or a new type is thrown away, journal and blocks together; so are its errors, which a wrong type may have caused. The
+first one ends where the last of what it takes for known, numbers and tuples, is found to change. Each round joins what the body
+gives with what there was before the loop, and not with the types of earlier rounds.
 """
 
 from __future__ import annotations
@@ -114,9 +115,10 @@ class CarriedLocations:
         self.began = frame.tracer.journal.mark()
         self.items: dict[Any, Item] = {}
         self.errors: list[StagingError] = []  # those of this round
-        self.ended_by: Any = None  # what this round was taken for known and is not
+        self.is_ended = False  # this round ended where nothing was left of what it took for known
         self.candidates: Sequence[Location] = ()  # variables of this call that the body's text assigns
         self.moved: set[str] = set()  # names of variables to which the body's text adds
+        self.early_names: Callable[[], set[str]] = set  # of variables that the body's text assigns while calls are left
         self.read_after: set[Any] = set()  # locations that are read after the loop, where its body surely runs
         self.dropped: set[Any] = set()  # locations that turned out not to be set on every path through the body
         self.assumed: Assigned = {}  # what a walrus behind `and` in the loop's test assigns: known in the body only
@@ -325,6 +327,14 @@ class CarriedLocations:
         """Return the candidates that are not carried and hold numbers known at compile time."""
         return [each for each in self.candidates if each.identity not in self.items and is_numeric(each.get())]
 
+    def known(self) -> set[Any]:
+        """Return the candidates that a round takes for known: numbers, and tuples where all of them may change early."""
+        uncarried = [each for each in self.candidates if each.identity not in self.items]
+        tuples = [each for each in uncarried if isinstance(each.get(), tuple) and leaves_of(each.get())]
+        if tuples and not self.early_names().issuperset([each.key for each in tuples]):
+            tuples = []
+        return {each.identity for each in (*self.known_numbers(), *tuples)}
+
     def _carry(self, location: Location, before: Any, after: Any, place: Loc | None) -> None:
         """Carry a location that held `before` before the loop; the line `place` of its body assigns `after`."""
         if isinstance(after, Poison):
@@ -446,13 +456,14 @@ def settle(carried: CarriedLocations, trace: Callable[[], Any]) -> tuple[Any, di
     for count in range(MAX_ROUNDS):
         start = tracer.checkpoint()
         carried.errors = []
-        blocks = _round(carried, trace, carried.known_numbers() if count == 0 else ())
+        known = carried.known() if count == 0 else set()
+        blocks = _round(carried, trace, known)
         if not carried.errors:
             tracer.refuse_structure_change(start.journal, carried.loc)
         changes = tracer.journal.undo(start.journal)
         asked = tracer.facts.withdraw(start.asked)  # what `revise` asks stays: it makes code before the loop
-        if carried.ended_by is not None:
-            carried.extend({carried.ended_by: changes[carried.ended_by]})
+        if carried.is_ended:
+            carried.extend({each: changes[each] for each in known})
             tracer.forget(start)
             continue
         is_revised = carried.revise(count >= _ONLY_WIDENING)
@@ -469,31 +480,32 @@ def settle(carried: CarriedLocations, trace: Callable[[], Any]) -> tuple[Any, di
     raise InternalError(f"the loop at {carried.loc} did not settle")
 
 
-def _round(carried: CarriedLocations, trace: Callable[[], Any], known: Sequence[Location]) -> Any:
+def _round(carried: CarriedLocations, trace: Callable[[], Any], known: set[Any]) -> Any:
     """Trace once. Where a statement is refused the round goes on, since what follows may show that a type was wrong.
 
-    known: variables that the round takes for known. It ends where one becomes a run-time number, which `carried.ended_by` names.
+    known: variables that the round takes for known. It ends where the last of them gets run-time numbers (`carried.is_ended`).
     """
     frame, tracer = carried.frame, carried.tracer
     tracer.count_branch(carried.loc)
     outer, frame.doubts = frame.doubts, carried.errors
     tracer.control_depth += 1
     depth, iteration, open_loops = tracer.control_depth, frame.iteration, len(frame.loops)
-    own = {location.identity for location in known} - tracer.taken_as_known  # those of a loop around end its round
-    tracer.taken_as_known |= own
-    carried.ended_by = None
+    known -= tracer.taken_as_known.keys()  # those of a loop around end its round
+    around, still_known = tracer.taken_as_known, known.copy()
+    tracer.taken_as_known = {**around, **dict.fromkeys(known, still_known)}
+    carried.is_ended = False
     try:
         return trace()
     except StagingError as error:
         carried.errors.append(error)
         return None
     except BecomesRunTime as error:
-        if error.identity not in own:
+        if error.known is not still_known:
             raise
-        carried.ended_by, frame.iteration = error.identity, iteration
+        carried.is_ended, frame.iteration = True, iteration
         del frame.loops[open_loops:]
         return None
     finally:
         tracer.control_depth = depth - 1
-        tracer.taken_as_known -= own
+        tracer.taken_as_known = around
         frame.doubts = outer

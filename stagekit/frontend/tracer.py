@@ -82,11 +82,14 @@ class TraceAgain(Exception):
 
 
 class BecomesRunTime(Exception):
-    """Raised where a variable, whose identity this has, gets a run-time number in a loop whose round takes it for known."""
+    """Raised where the last of the variables that the round of a loop takes for known gets run-time numbers.
 
-    def __init__(self, identity: Any) -> None:
-        super().__init__(identity)
-        self.identity = identity
+    known: the set of that round, of those that are still known, so empty.
+    """
+
+    def __init__(self, known: set[Any]) -> None:
+        super().__init__()
+        self.known = known
 
 
 def _no_library(loc: Loc, function: Any, *args: Any) -> Any:
@@ -150,7 +153,8 @@ class Tracer:
     statement_began: int = 0  # when the innermost statement began; it may still hold what it has made since
     waiting: list[tuple[int, int]] = field(default_factory=list)  # of callers' statements: from when to when they ran
     lacks_hosts: bool = False  # there was a meaning of inline assembly on other targets, and it was left out
-    taken_as_known: set[Any] = field(default_factory=set)  # the numbers in variables that a loop may have to carry
+    taken_as_known: dict[Any, set[Any]] = field(default_factory=dict)
+    """By the variables that the rounds of open loops take for known: those of the same round that still are."""
     sought: dict[tuple[int, int], Any] = field(default_factory=dict)  # by ids: classes with functions sought in them
     among_threads: dict[str, Loc] = field(default_factory=dict)  # the operations of `note_among_threads`
     forms: dict[int, Any] = field(default_factory=dict)  # by the id of what does not change: see `forms.taken_apart`
@@ -221,8 +225,16 @@ class Tracer:
         """Store into a variable, item or attribute. Everything the traced code stores goes through here."""
         location = Location(container, key, is_attribute)
         self.journal.assign(location, value, self.builder.loc)
-        if self.taken_as_known and type(value) is Number and location.identity in self.taken_as_known:
-            raise BecomesRunTime(location.identity)
+        if self.taken_as_known and (type(value) is Number or isinstance(value, tuple)):
+            self._note_known(location.identity, value)
+
+    def _note_known(self, identity: Any, value: Any) -> None:
+        """End the round of the loop that takes a variable for known, if what it gets is not, and nothing else is known there."""
+        known = self.taken_as_known.get(identity)
+        if known is not None and holds_run_time(value):
+            known.discard(identity)
+            if not known:
+                raise BecomesRunTime(known)
 
     def is_settled(self, owner: Any) -> bool:
         """Return whether nobody outside can change the attributes of an object: the kernel made it, or it is a tuple of a class

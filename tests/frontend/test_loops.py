@@ -540,11 +540,16 @@ def test_nonlocal_variables_are_carried():
         agree(program, n, m)
 
 
-def test_a_body_is_traced_up_to_the_first_number_that_it_changes_and_then_once():
-    traced: list[int] = []
+def noted_by():
+    """Return a function that CPython calls, as it has no source, and the list that gets its arguments."""
+    traced: list[object] = []
     plain: dict[str, object] = {"traced": traced}
-    exec("def note(k): traced.append(k); return k", plain)  # without source, so that CPython calls it
-    note = plain["note"]
+    exec("def note(k): traced.append(k); return k", plain)
+    return plain["note"], traced
+
+
+def test_a_body_is_traced_up_to_the_first_number_that_it_changes_and_then_once():
+    note, traced = noted_by()
 
     @sk.jit
     def kernel(x: sk.Tensor((None,), sk.float32), n):
@@ -557,6 +562,58 @@ def test_a_body_is_traced_up_to_the_first_number_that_it_changes_and_then_once()
     kernel.specialize(n=sk.int32).trace()
 
     assert traced == [0, 0, 1, 2]
+
+
+def test_a_body_is_traced_up_to_the_last_tuple_that_it_changes_and_then_once():
+    note, traced = noted_by()
+
+    @sk.jit
+    def kernel(x: sk.Tensor((None,), sk.float32), n):
+        low, high = (0.0, 1), (0.0, 2)
+        for i in range(n):
+            low = low[0] + x[i], low[1]
+            note("low")
+            high = high[0] + x[i], high[1]
+            note("high")
+        x[0] = low[0] * high[0] + note(low[1]) + note(high[1])
+
+    kernel.specialize(n=sk.int32).trace()
+
+    assert traced == ["low", "low", "high", 1, 2]
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_tuple_that_only_the_last_call_changes_does_not_end_the_round(is_nested):
+    """There is nothing to be saved, unless a loop of many rounds is left; what changes behind it would be found in one more."""
+    note, traced = noted_by()
+
+    @sk.jit
+    def kernel(x: sk.Tensor((None,), sk.float32), n):
+        pair, turns = (0.0, 1), 0
+        for i in range(n):
+            note("body")
+            for k in range(n if is_nested else 1):
+                pair = sk.maximum(pair[0], x[i]), pair[1]
+                turns += 1
+        x[0] = pair[0] + turns
+
+    kernel.specialize(n=sk.int32).trace()
+
+    assert traced == ["body"] * 2
+
+
+def test_a_tuple_that_is_known_again_at_the_end_is_not_carried():
+    def program(a, n):
+        pair, total = (0, 1), 0
+        for i in range(n):
+            pair = a + i, 1
+            total += pair[0]
+            pair = 0, 1
+            total += range(3)[pair[0]]
+        return total, pair[0]
+
+    for a, n in [(3, 4), (2, 0)]:
+        agree(program, a, n)
 
 
 def test_none_becoming_a_number_in_a_loop_is_refused():
