@@ -249,7 +249,7 @@ def conv2d(
     require(min(sizes) > 0, f"filters of {kernel_size} do not fit into padded images of {shapes[0][2:]}")
     require_packed(filters)
     shape = shapes[0][0], shapes[1][0], *sizes
-    out = empty(x, shape, dtype) if out is None else checked_out(out, apart=(x, filters))
+    out = empty(x, shape, dtype) if out is None else checked_out(out, apart=(x, filters, bias), shape=shape)
     require_packed(out)
     framed = shapes[0][2] + 2 * pads[0], shapes[0][3] + 2 * pads[1]
     if steps[0] == steps[1] and not is_on_cpu(x) and shape[0] * math.prod(framed) * steps[0] < MOST_PIXELS:

@@ -6,7 +6,7 @@ import math
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, is_array, require, require_packed, tile_of
+from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, require_packed, require_shape, tile_of
 from stagekit.kernels.sharing import checked_out
 
 
@@ -49,11 +49,8 @@ def embedding(table: Any, numbers: Any, *, out: Any = None) -> Any:
     table.
     """
     flat, columns = _flat(numbers), table.shape[-1]
-    out = (
-        empty(table, (*numbers.shape, columns), dtype_of(table))
-        if out is None
-        else checked_out(out, apart=(table, numbers))
-    )
+    shape = (*numbers.shape, columns)
+    out = empty(table, shape, dtype_of(table)) if out is None else checked_out(out, apart=(table, numbers), shape=shape)
     kernel = embedding_kernel(dtype_of(table), dtype_of(numbers), tile_of(columns))
     kernel[flat.shape[0]](table, flat, as_rows(out))
     return out
@@ -89,7 +86,8 @@ def embedding_backward(gradient: Any, numbers: Any, out: Any) -> Any:
     gradient: the axes of numbers, and the last of out. out: two axes, best float32: each addition is rounded, and they come in no
     certain order, so that the last bits may differ from run to run.
     """
-    require(is_array(out), "out is {!r}: it is an array", out)
+    checked_out(out, apart=(gradient, numbers))
+    require_shape("gradient", gradient, (*numbers.shape, out.shape[-1]))
     flat, columns = _flat(numbers), out.shape[-1]
     tile = tile_of(columns)
     kernel = embedding_backward_kernel(dtype_of(gradient), dtype_of(numbers), dtype_of(out), tile)

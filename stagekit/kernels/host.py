@@ -7,8 +7,10 @@ import math
 import operator
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar, cast
+
+import numpy as np
 
 import stagekit as sk
 from stagekit.kernels.options import Dtype as Dtype
@@ -132,6 +134,19 @@ def require_array(*arrays: Any) -> None:
     for array in arrays:
         if not getattr(array, "shape", ()):
             require(False, "an array of one axis or more is needed, got {!r}", array)
+
+
+def numbers_beside(dtypes: Iterable[Dtype], inputs: Iterable[Any]) -> tuple[Any, ...]:
+    """Return inputs of which a Python float beside arrays of these dtypes is float64, as one of them is: else it is float32."""
+    is_double = sk.float64 in dtypes
+    return tuple([np.float64(x) if is_double and type(x) is float else x for x in inputs])
+
+
+def require_shape(name: str, array: Any, shape: Any) -> None:
+    """Refuse an array of another shape, which may have as many rows all the same."""
+    if getattr(array, "shape", None) != shape:
+        require_array(array)
+        require(False, "{} has shape {}: here it is {}", name, tuple(array.shape), tuple(shape))
 
 
 def require(holds: bool, problem: str, *shown: Any) -> None:

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.fragments import exp_for, load_piece, starts, store_piece
-from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, float_dtype_of, tile_for
+from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, float_dtype_of, require_shape, tile_for
 from stagekit.kernels.normalizing import largest_and_total
+from stagekit.kernels.sharing import checked_out
 
 
 @factory
@@ -63,8 +64,11 @@ def cross_entropy(logits: Any, targets: Any, *, gradient: Any = None, scale: flo
     logits themselves; (softmax(logits) - one_hot(target)) * scale is written to it, 0 for an ignored row. scale: 1 / rows for the
     gradient of the mean. exp is as in `softmax`.
     """
-    losses = empty(logits, tuple(targets.shape), sk.float32)
     source = as_rows(logits)
+    require_shape("targets", targets, logits.shape[:-1])
+    if gradient is not None:
+        checked_out(gradient, logits, apart=(targets,), shape=logits.shape, name="gradient")
+    losses = empty(logits, tuple(targets.shape), sk.float32)
     rows, columns = source.shape
     kernel = cross_entropy_kernel(float_dtype_of(logits), dtype_of(targets), *tile_for(columns))
     flat = [x if len(x.shape) == 1 else x.reshape((rows,)) for x in (targets, losses)]

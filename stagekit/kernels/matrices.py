@@ -19,6 +19,7 @@ from stagekit.kernels.host import (
     gpu_numbered,
     is_array,
     is_on_cpu,
+    numbers_beside,
     remembered,
     require,
     require_array,
@@ -192,6 +193,8 @@ def matmul(
         split = _split_for(types, strides, precision, sizes, gpu)
         if split is not None and splitting.multiply(split, a, b, out):
             return out
+    if operands:
+        operands = numbers_beside((dtype, *[kind[0] for kind in kinds if kind]), operands)
     finish = None if epilogue is None else settled(epilogue)
     kernel, grid = _kernel_for(types, strides, finish, kinds, precision, sizes, gpu)
     kernel[grid](a, b, out, *operands)

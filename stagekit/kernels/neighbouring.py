@@ -33,6 +33,8 @@ def stencil_kernel(
     X = Annotated[sk.Array, sk.Tensor((planes, rows, columns), dtype, (None, None, 1))]
     Out = Annotated[sk.Array, sk.Tensor((planes, rows, columns), out_dtype, (None, None, 1))]
     M, N = SIDES
+    fits = isinstance(EDGE, str) or dtype.is_float or (dtype.min <= EDGE <= dtype.max and int(EDGE) == EDGE)
+    require(fits, "EDGE is {!r}: {} has no such number", EDGE, dtype.name)
 
     @sk.jit
     def stencil(x: X, out: Out) -> None:
@@ -70,7 +72,7 @@ def stencil(function: Callable[..., Any], x: Any, *, edge: Edge = 0.0, out: Any 
     require(
         edge in ("nearest", "wrap") or not isinstance(edge, str), f'edge is {edge!r}: a number, "nearest" or "wrap"'
     )
-    out = empty_like(x) if out is None else checked_out(out, apart=(x,))
+    out = empty_like(x) if out is None else checked_out(out, apart=(x,), shape=x.shape)
     source, target = as_planes(x), as_planes(out)
     planes, rows, columns = source.shape
     sides = (8, 32) if is_on_cpu(x) else (16, 64)

@@ -20,6 +20,7 @@ from stagekit.kernels.host import (
     factory,
     float_dtype_of,
     is_on_cpu,
+    require_shape,
     tile_for,
     tile_near,
 )
@@ -117,7 +118,7 @@ def softmax(x: Any, *, out: Any = None) -> Any:
     exp is `sk.fast_exp`, 0 below 2**-126, on a GPU within 4 units in the last place of float32; of 16-bit rows, whose results
     show less, the power of 2 of a rounded product.
     """
-    out = empty_like(x) if out is None else checked_out(out, x)
+    out = empty_like(x) if out is None else checked_out(out, x, shape=x.shape)
     source, target = as_rows(x), as_rows(out)
     softmax_kernel(float_dtype_of(x), *tile_near(x, *KEPT_OF_SOFTMAX), is_on_cpu(x))[source.shape[0]](source, target)
     return out
@@ -166,13 +167,20 @@ def rmsnorm(x: Any, weight: Any, *, residual: Any = None, out: Any = None, eps: 
     """Return x / sqrt(mean(x²) + eps) * weight, with the mean along the last axis.
 
     x: float32, float16 or bfloat16. weight: as long as the last axis, of a float dtype of its own. out: like x, x itself too.
-    residual: like x; x + residual is normalised, and written to it.
+    residual: like x, not out; x + residual is normalised, and written to it.
     """
-    out = empty_like(x) if out is None else checked_out(out, x)
+    out = _checked_outs(x, out, residual, weight)
     source, target = as_rows(x), as_rows(out)
     kernel = rmsnorm_kernel(float_dtype_of(x), dtype_of(weight), *tile_near(x, *KEPT_OF_NORMS), is_on_cpu(x))
     kernel[source.shape[0]](source, residual if residual is None else as_rows(residual), weight, target, eps)
     return out
+
+
+def _checked_outs(x: Any, out: Any, residual: Any, *read: Any) -> Any:
+    """Return the array for the result of a norm. It and the residual, to which the sum is written, are checked."""
+    if residual is not None:
+        checked_out(residual, x, apart=read, shape=x.shape, name="residual")
+    return empty_like(x) if out is None else checked_out(out, x, apart=(residual, *read), shape=x.shape)
 
 
 # -- layernorm ----------------------------------------------------------------------------------------------------------
@@ -255,9 +263,9 @@ def layernorm(
     """Return (x - mean) / sqrt(mean((x - mean)²) + eps) * weight + bias, with the means along the last axis.
 
     x: float32, float16 or bfloat16. weight, bias: as long as the last axis, of one float dtype. out: like x, x itself too.
-    residual: like x; x + residual is normalised, and written to it.
+    residual: like x, not out; x + residual is normalised, and written to it.
     """
-    out = empty_like(x) if out is None else checked_out(out, x)
+    out = _checked_outs(x, out, residual, weight, bias)
     source, target = as_rows(x), as_rows(out)
     kernel = layernorm_kernel(float_dtype_of(x), dtype_of(weight), *tile_near(x, *KEPT_OF_NORMS), is_on_cpu(x))
     kernel[source.shape[0]](source, residual if residual is None else as_rows(residual), weight, bias, target, eps)
@@ -373,7 +381,8 @@ def layernorm_backward(
 
 
 def _backward(gradient: Any, x: Any, weight: Any, out: Any, eps: float, *, CENTRED: bool) -> tuple[Any, Any, Any]:
-    out = empty_like(x) if out is None else checked_out(out, gradient, x)
+    require_shape("gradient", gradient, x.shape)
+    out = empty_like(x) if out is None else checked_out(out, gradient, x, apart=(weight,), shape=x.shape)
     source = as_rows(x)
     rows, columns = source.shape
     parts = max(1, min(rows, MOST_PARTS))

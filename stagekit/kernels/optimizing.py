@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import stagekit as sk
 from stagekit.kernels.host import Dtype, dtype_of, factory, float_dtype_of, require, require_packed
 from stagekit.kernels.options import LEAST_SEED, int_of, option_of
+from stagekit.kernels.sharing import checked_out
 
 PIECE = 1024  # elements of a program
 
@@ -80,7 +81,10 @@ def adamw(
         "betas is {!r}: it is two numbers from 0 to below 1",
         betas,
     )
-    kernel = adamw_kernel(float_dtype_of(x), dtype_of(gradient), dtype_of(mean), len(x.shape), seed is not None, PIECE)
+    for each, apart in ((x, ()), (mean, (x,)), (square, (x, mean))):
+        checked_out(each, gradient, apart=apart, name="x, mean or square")
+    dtype, of_gradient, of_state = (float_dtype_of(each) for each in (x, gradient, mean))
+    kernel = adamw_kernel(dtype, of_gradient, of_state, len(x.shape), seed is not None, PIECE)
     scales = [1 / (1 - beta**step) for beta in betas]
     kernel[sk.cdiv(math.prod(x.shape), PIECE)](
         x,

@@ -17,8 +17,10 @@ from stagekit.kernels.host import (
     float_dtype_of,
     is_array,
     is_packed,
+    numbers_beside,
     require,
     require_packed,
+    require_shape,
     settled,
 )
 from stagekit.kernels.options import LEAST_SEED, int_of, option_of
@@ -86,18 +88,22 @@ def elementwise(function: Callable[..., Any], *inputs: Any, out: Any = None) -> 
     """Return function(*inputs) of each element. At most 8 inputs: arrays of one shape, arrays of one axis, numbers.
 
     function: of tiles, as `lambda x, y: sk.maximum(x + y, 0)`; 16-bit floats come as float32 and are rounded at the end. Arrays
-    have an axis at least; one of one axis goes with each row of the others. out: any dtype; left out, like the first array.
-    Rows may be apart; out may be one of the inputs.
+    have an axis at least; one of one axis goes with each row of the others. A float is float64 beside an array
+    of that. out: any dtype; left out, like the first array. Rows may be apart; out may be one of the inputs.
     """
     arrays = [x for x in inputs if is_array(x)]
     require(bool(arrays), "an array is needed among the inputs, got {!r}", inputs)
     require(callable(function), "a function of tiles is needed, got {!r}", function)
     out = target = empty_like(arrays[0]) if out is None else checked_out(out, *arrays)
+    for x in arrays:
+        if len(x.shape) > 1:  # else it goes with each row
+            require_shape("an input", x, out.shape)
     by_rows = any(x.shape != out.shape or not is_packed(x) for x in (out, *arrays))
     if by_rows:
         target = as_rows(out)
         inputs = tuple(as_rows(x) if len(getattr(x, "shape", ())) > 1 else x for x in inputs)
     kinds = tuple((dtype_of(x), len(x.shape)) if is_array(x) else None for x in inputs)
+    inputs = numbers_beside([kind[0] for kind in kinds if kind], inputs)
     kernel = elementwise_kernel(settled(function), kinds, (dtype_of(out), len(target.shape)), by_rows, PIECE)
     grid = (target.shape[0], sk.cdiv(target.shape[1], PIECE)) if by_rows else sk.cdiv(math.prod(out.shape), PIECE)
     kernel[grid](target, *inputs)
@@ -139,7 +145,11 @@ def swiglu_backward(gradient: Any, gate: Any, up: Any, *, out: tuple[Any, Any] |
     """Return the gradients of gate and up, from that of `swiglu(gate, up)`. out: arrays for them; gate and up themselves too."""
     out = (empty_like(gate), empty_like(up)) if out is None else out
     require(isinstance(out, tuple | list) and len(out) == 2, "out is {!r}: it is two arrays", out)
-    arrays = [as_rows(x) for x in (gradient, gate, up, *[checked_out(each, gradient, gate, up) for each in out])]
+    read = gradient, gate, up
+    for each in (gate, up):
+        require_shape("gate or up", each, gradient.shape)
+    written = [checked_out(each, *read, apart=apart, shape=gate.shape) for each, apart in zip(out, ((), out[:1]))]
+    arrays = [as_rows(x) for x in (*read, *written)]
     rows, columns = arrays[0].shape
     swiglu_backward_kernel(float_dtype_of(gate), PIECE)[rows, sk.cdiv(columns, PIECE)](*arrays)
     return out
@@ -188,10 +198,10 @@ def rope(x: Any, cos: Any, sin: Any, *, out: Any = None, interleaved: bool = Fal
     pair is an element and the one half a head further, or its neighbour if interleaved. out: like x, x itself too. backward: turn
     the other way, which makes of the gradient of the result that of x. Source: Su et al., RoFormer, 2021.
     """
-    out = empty_like(x) if out is None else checked_out(out, x)
+    out = empty_like(x) if out is None else checked_out(out, x, apart=(cos, sin), shape=x.shape)
     is_back = option_of("backward", backward, bool)
     require(
-        len(x.shape) > 1 and x.shape[-1] % 2 == 0,
+        len(x.shape) > 1 and x.shape[-1] > 0 == x.shape[-1] % 2,
         f"x has shape {tuple(x.shape)}: heads lie along the last axis, in pairs",
     )
     heads, size = x.shape[-2:]

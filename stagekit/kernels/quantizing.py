@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import stagekit as sk
-from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, float_dtype_of
+from stagekit.kernels.host import Dtype, as_rows, dtype_of, empty, factory, float_dtype_of, require, require_shape
 from stagekit.kernels.options import int_of, option_of
 from stagekit.kernels.sharing import checked_out
 
@@ -64,7 +64,7 @@ def quantize(x: Any, dtype: Dtype = sk.int8, *, group: int = 128, out: Any = Non
     source = as_rows(x)
     rows, columns = source.shape
     groups = sk.cdiv(columns, group)
-    out = empty(x, tuple(x.shape), dtype) if out is None else checked_out(out, apart=(x,))
+    out = empty(x, tuple(x.shape), dtype) if out is None else checked_out(out, apart=(x,), shape=x.shape)
     scales = empty(x, (rows, groups), sk.float32)
     each = groups_of_a_program(group)
     kernel = quantize_kernel(float_dtype_of(x), dtype, group, each)
@@ -94,12 +94,15 @@ def dequantize_kernel(dtype: Dtype, to: Dtype, GROUP: int, GROUPS: int) -> sk.Ji
 def dequantize(q: Any, scales: Any, dtype: Dtype = sk.float32, *, group: int = 128, out: Any = None) -> Any:
     """Return numbers of 8 bits times the scales of their groups, in `dtype`: what `quantize` was given, but for its roundings."""
     group = int_of("group", group, 1)
+    known = ", ".join(each.name for each in LARGEST)
+    require(dtype_of(q) in LARGEST, "q is of {}: what `quantize` makes is of {}", dtype_of(q).name, known)
     source = as_rows(q)
     rows, columns = source.shape
+    require_shape("scales", scales, (*q.shape[:-1], sk.cdiv(columns, group)))
     out = (
         empty(q, tuple(q.shape), option_of("dtype", dtype, sk.DType))
         if out is None
-        else checked_out(out, apart=(q, scales))
+        else checked_out(out, apart=(q, scales), shape=q.shape)
     )
     each = groups_of_a_program(group)
     kernel = dequantize_kernel(dtype_of(q), dtype_of(out), group, each)

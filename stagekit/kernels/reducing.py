@@ -20,10 +20,12 @@ from stagekit.kernels.host import (
     dtype_of,
     empty,
     factory,
+    float_dtype_of,
     is_on_cpu,
     power_of_two,
     programs_for,
     require,
+    require_array,
     require_packed,
     tile_of,
 )
@@ -213,7 +215,11 @@ def column_sums_kernel(dtype: Dtype, out_dtype: Dtype, BLOCK: int) -> sk.JitFunc
 
 
 def column_sums(x: Any, *, out: Any = None) -> Any:
-    """Return the sums of the columns of x, of two axes and a float dtype, added in float32. out: one axis, any float dtype."""
+    """Return the sums of the columns of x, of two axes, added in float32.
+
+    x: float32, float16 or bfloat16. out: one axis, any float dtype.
+    """
+    require_array(x)
     out = empty(x, (x.shape[-1],), dtype_of(x)) if out is None else checked_out(out, apart=(x,))
-    column_sums_kernel(dtype_of(x), dtype_of(out), COLUMNS)[sk.cdiv(x.shape[-1], COLUMNS)](x, out)
+    column_sums_kernel(float_dtype_of(x), dtype_of(out), COLUMNS)[sk.cdiv(x.shape[-1], COLUMNS)](x, out)
     return out

@@ -235,7 +235,7 @@ def cumsum(x: Any, *, axis: int | None = None, out: Any = None, fixed_order: boo
     they are returned. out: x itself too. fixed_order: the same last bits of a long float array in each run, by three passes; else
     they depend on which programs come first, by one pass.
     """
-    out = empty(x, tuple(x.shape), SUM.dtype_of(dtype_of(x))) if out is None else checked_out(out, x)
+    out = empty(x, tuple(x.shape), SUM.dtype_of(dtype_of(x))) if out is None else checked_out(out, x, shape=x.shape)
     if axis is not None:
         require_last(axis, x)
         rows, target = as_rows(x), as_rows(out)

@@ -12,7 +12,16 @@ from typing import Annotated, Any
 
 import stagekit as sk
 from stagekit.kernels.fragments import load_piece, store_piece
-from stagekit.kernels.host import Dtype, dtype_of, empty, empty_like, factory, power_of_two
+from stagekit.kernels.host import (
+    Dtype,
+    empty,
+    empty_like,
+    factory,
+    float_dtype_of,
+    power_of_two,
+    require,
+    require_array,
+)
 from stagekit.kernels.scanning import fill_kernel
 from stagekit.kernels.sharing import checked_out
 
@@ -78,12 +87,20 @@ def selective_scan(u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any = None, z:
     u, delta, z, out: (batches, channels, length), float32, float16 or bfloat16, the last axis without gaps. B, C: (batches,
     states, length) likewise. A: (channels, states), D: (channels,), float32. out: u, delta or z too.
     """
+    batches, channels, length = _sizes_of(u, A)
     read = (u, delta) if z is None else (u, delta, z)
-    out = empty_like(u) if out is None else checked_out(out, *read, apart=(B, C))
-    batches, channels, length = u.shape
-    kernel = selective_scan_kernel(dtype_of(u), A.shape[1], min(SCANNED_TILE, power_of_two(length)))
+    out = empty_like(u) if out is None else checked_out(out, *read, apart=(A, B, C, D))
+    kernel = selective_scan_kernel(float_dtype_of(u), A.shape[1], min(SCANNED_TILE, power_of_two(length)))
     kernel[channels, batches](u, delta, A, B, C, D, z, out)
     return out
+
+
+def _sizes_of(u: Any, A: Any) -> tuple[int, ...]:
+    """Return the batches, the channels and the length of sequences. Refused: other arrays."""
+    require_array(u, A)
+    axes = len(u.shape), len(A.shape)
+    require(axes == (3, 2), "u and A have {} axes: give (batches, channels, length) and (channels, states)", axes)
+    return tuple(u.shape)
 
 
 @sk.inline
@@ -191,13 +208,13 @@ def selective_scan_backward(
     gradient: like u. Those of A, B, C and D are float32, sums over channels and batches by atomics, in any order; on a GPU these
     atomics take most of the time. The states are computed anew, those before each tile first.
     """
-    batches, channels, length = u.shape
+    batches, channels, length = _sizes_of(u, A)
     states, block = A.shape[1], min(SCANNED_TILE // 2, power_of_two(length))  # in registers
     before = empty(u, (batches, channels, max(sk.cdiv(length, block) - 1, 1), states), sk.float32)
     of_z = None if z is None else empty_like(z)
     sums = [None if each is None else _zeros(each, tuple(each.shape)) for each in (A, B, C, D)]
     slopes = empty_like(u), empty_like(delta), *sums, of_z
-    kernel = selective_scan_backward_kernel(dtype_of(u), states, block)
+    kernel = selective_scan_backward_kernel(float_dtype_of(u), states, block)
     kernel[channels, batches](gradient, u, delta, A, B, C, D, z, before, *slopes)
     return slopes
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stagekit.kernels.host import is_array, remembered, require
+from stagekit.kernels.host import is_array, remembered, require, require_shape
 
 
 class Footprint(NamedTuple):
@@ -24,24 +24,29 @@ class Footprint(NamedTuple):
     itemsize: int
 
 
-def checked_out(out: Any, *inputs: Any, apart: tuple[Any, ...] = ()) -> Any:
+def checked_out(
+    out: Any, *inputs: Any, apart: tuple[Any, ...] = (), shape: tuple[int, ...] | None = None, name: str = "out"
+) -> Any:
     """Return `out`, an array to write. Refused: one that shares memory with an array that other programs may still read.
 
-    inputs: of which each program reads what it then writes: `out` may have the very same elements. apart: it may not, of these.
+    inputs: of which each program reads what it then writes: `out` may have the very same elements. apart: it may not, of these,
+    which may be None. shape: which `out` has, where the kernel sees its rows alone. name: what the caller calls it.
     """
-    require(is_array(out), "out is {!r}: it is an array", out)
+    require(is_array(out), "{} is {!r}: it is an array", name, out)
+    if shape is not None:
+        require_shape(name, out, shape)
     strides = out.stride() if hasattr(out, "data_ptr") else getattr(out, "strides", None)
     if strides and _is_folded(tuple(out.shape), strides):
-        require(False, "out has several elements at one place in memory: give another array")
+        require(False, "{} has several elements at one place in memory: give another array", name)
     ends = ends_of(out)
     others = [each for each in inputs if each is not out and not _is_outside(ends, each, out)]
-    apart = tuple([each for each in apart if not _is_outside(ends, each, out)])
+    apart = tuple([each for each in apart if each is not None and not _is_outside(ends, each, out)])
     if not others and not apart:
         return out
     written = footprint_of(out)
     is_shared = any(share_memory(written, footprint_of(each), or_are_same=True) for each in others)
     is_shared |= any(share_memory(written, footprint_of(each)) for each in apart)
-    require(not is_shared, "out shares memory with an array that other programs still read: give another array")
+    require(not is_shared, "{} shares memory with an array that other programs still read: give another array", name)
     return out
 
 

@@ -145,7 +145,8 @@ def quantized_linear(x: Any, weight: Any, scales: Any, zeros: Any = None, *, out
     group = _group(inputs, outputs, scales)
     fits = zeros is None or (tuple(zeros.shape) == tuple(scales.shape) and dtype_of(zeros) is sk.uint8)
     require(fits, "zeros are uint8, of the shape of the scales, {}", tuple(scales.shape))
-    out = empty(x, (*x.shape[:-1], outputs), dtype) if out is None else checked_out(out, apart=(x, weight, *read))
+    shape, apart = (*x.shape[:-1], outputs), (x, weight, *read)
+    out = empty(x, shape, dtype) if out is None else checked_out(out, apart=apart, shape=shape)
     if few_rows.multiply(rows, weight, scales, zeros, as_rows(out), group):
         return out
     most = next(most for most in GPU_BLOCKS if most is None or rows.shape[0] <= most)

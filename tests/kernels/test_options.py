@@ -223,7 +223,7 @@ HEADS = np.ones((1, 2, 8, 16), np.float32)
 SEQUENCE, STATES = np.ones((1, 8, 16), np.float32), np.ones((1, 4, 16), np.float32)
 
 CALLS: dict[str, tuple[Any, ...]] = {
-    "adamw": (*[np.ones((4, 64), np.float32)] * 4, 1),
+    "adamw": (*[np.ones((4, 64), np.float32) for _ in range(4)], 1),
     "argmax": (ROWS,),
     "attention": (HEADS,) * 3,
     "attention_backward": (*[HEADS] * 5, np.ones((1, 2, 8), np.float32)),
