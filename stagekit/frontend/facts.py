@@ -122,7 +122,7 @@ class Facts:
         """Return `is_multiple`, where no argument may be off; False where that has no answer."""
         log, self.builder.log = self.builder.log, None
         try:
-            answer = self.is_multiple(value, divisor, may_be_off=False)
+            answer = (value, divisor) in self._multiples or self.is_multiple(value, divisor, may_be_off=False)
         except Unanswerable:
             answer = False
         self.builder.log = log

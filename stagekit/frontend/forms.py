@@ -77,6 +77,11 @@ def taken_apart(given: Iterable[Any], parts: ValueParts) -> Any:
                 return None
             objects += known.objects
             values += known.values
+        elif kind in _CONTAINERS:
+            token = taken_apart(value if kind is not dict else value.values(), parts)
+            if token is None:
+                return None
+            token = (kind, token) if kind is not dict else (kind, *value, token)
         else:
             token = _token_of(value, kind, parts)
             if token is None:
@@ -86,17 +91,12 @@ def taken_apart(given: Iterable[Any], parts: ValueParts) -> Any:
 
 
 _THEMSELVES = frozenset({DType, Intrinsic, Staged})
+_CONTAINERS = frozenset({tuple, list, dict})
 BY_VALUE = frozenset({int, bool, str, type(None), type(...)})
 
 
 def _token_of(value: Any, kind: type, parts: ValueParts) -> Any:
     """Return the token of a value of one of the rarer types."""
-    if kind is tuple or kind is list:
-        inner = taken_apart(value, parts)
-        return None if inner is None else (kind, inner)
-    if kind is dict:
-        inner = taken_apart(value.values(), parts)
-        return None if inner is None else (kind, *value, inner)
     if kind is Address:
         return kind, value.value.type, _add_address(value, parts)
     if kind is float:

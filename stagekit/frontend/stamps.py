@@ -80,6 +80,8 @@ def stamped(site: Site, fn: Any, args: list[Any], kwargs: dict[str, Any], run: C
     for stamp in known:
         at_hand = stamp and _at_hand(stamp, tracer, values, objects)
         if at_hand is not None:
+            if stamp is not known[0]:  # the one of the last call is asked first
+                rows[key] = [stamp, *[each for each in known if each is not stamp]]
             return _carried_out(site, stamp, *at_hand)
     if len(known) >= _MOST_ALIKE:
         return run(site, fn, args, kwargs)
@@ -312,12 +314,14 @@ def _state_of(tracer: Tracer) -> Any:
     )  # fmt: skip
 
 
+_new = object.__new__
+
 # -- stamping --------------------------------------------------------------------------------------------------------------
 
 
 def _at_hand(stamp: Stamp, tracer: Tracer, values: list[Value], objects: list[Any]) -> Any:
     """Return what stands for the values of a stamp, and the objects at hand; None where something is not as it was."""
-    mapping, objects = dict[Any, Any](zip(stamp.values, values)), objects.copy()
+    mapping, objects, forms = dict[Any, Any](zip(stamp.values, values)), objects.copy(), tracer.forms
     for each in stamp.questions:
         if type(each) is Question:
             if tracer.facts.ask(mapping[each.value], each.divisor) is not each.answer:
@@ -327,7 +331,7 @@ def _at_hand(stamp: Stamp, tracer: Tracer, values: list[Value], objects: list[An
         if (found is None) is each.was_known:
             return None
         if each.was_known:
-            form = form_of(tracer, found)
+            form = forms.get(id(found)) or form_of(tracer, found)
             if form.token != each.found.token:
                 return None
             objects += form.objects
@@ -339,8 +343,10 @@ def _at_hand(stamp: Stamp, tracer: Tracer, values: list[Value], objects: list[An
 
 
 def _carried_out(site: Site, stamp: Stamp, mapping: dict[Any, Any], objects: list[Any]) -> Any:
-    tracer, builder, outside = site.tracer, site.tracer.builder, site.loc
-    effects.begin_statement(site)
+    frame, tracer, builder = site.frame, site.tracer, site.tracer.builder
+    outside = frame.loc(site.node)
+    if tracer.assumed.is_block_level and not frame.is_per_thread:  # what `effects.begin_statement` does
+        builder.statement()
     emit(builder, stamp.steps, mapping, [*map(_moved, stamp.places, repeat(outside))])
     builder.loc = outside
     at = objects.__getitem__
@@ -348,7 +354,9 @@ def _carried_out(site: Site, stamp: Stamp, mapping: dict[Any, Any], objects: lis
         made: Any
         if kind is Number:
             value, is_weak, lanes = given
-            made = Number(mapping[value], is_weak, None if lanes is None else objects[lanes])
+            made = _new(Number)  # without `__init__`: most of what is made
+            made.value, made.is_weak = mapping[value], is_weak
+            made.lanes = None if lanes is None else objects[lanes]
         elif kind is Address:
             made = Address(mapping[given[0]], mapping.get(given[1]))
         elif kind is tuple or kind is list:
@@ -358,9 +366,10 @@ def _carried_out(site: Site, stamp: Stamp, mapping: dict[Any, Any], objects: lis
         elif type(given) is list:
             made = kind(*map(at, given))
         else:
-            made, (fields, names, numbers) = object.__new__(kind), given
-            vars(made).update(fields)
-            vars(made).update(zip(names, map(at, numbers)))
+            made, (fields, names, numbers) = _new(kind), given
+            held = made.__dict__
+            held.update(fields)
+            held.update(zip(names, map(at, numbers)))
         objects.append(made)
     for key, values, number in stamp.remembered:
         builder.current.known[*key, *map(mapping.__getitem__, values)] = objects[number]

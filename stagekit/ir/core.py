@@ -15,6 +15,7 @@ dominates; values and ops compare by identity. every op has a place, `loc`.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -112,8 +113,8 @@ class Block:
     def by_class(self) -> Mapping[type[Op], Sequence[Any]]:
         """Every op in it by its class, in program order: what is looked for is of few classes, most ops just compute."""
         found: dict[type[Op], list[Op]] = defaultdict(list)
-        for each in self.every_op:
-            found[type(each)].append(each)
+        for cls, alike in itertools.groupby(self.every_op, type):
+            found[cls] += alike
         return dict(found)
 
     def having(self, effect: Effect) -> list[Op]:

@@ -25,8 +25,15 @@ class Nested(NamedTuple):
     steps: tuple[OpCopy, ...]
 
 
+class Rare(NamedTuple):
+    """What few ops have: bodies, and several results."""
+
+    bodies: tuple[Nested, ...]
+    results: tuple[Value, ...]
+
+
 class OpCopy(NamedTuple):
-    """One op. fields: its attributes, and operands that are left out. place: the number of its place.
+    """One op. fields: all of them, as they were. place: the number of its place. result: the only one, if there is one.
 
     key: what the builder knows its result by, the operand first, where it makes one once in a block.
     """
@@ -35,8 +42,8 @@ class OpCopy(NamedTuple):
     fields: dict[str, Any]
     operands: tuple[tuple[str, Value], ...]
     lists: tuple[tuple[str, tuple[Value, ...]], ...]
-    bodies: tuple[Nested, ...]
-    results: tuple[Value, ...]
+    rare: Rare | None
+    result: Value | None
     place: int
     key: tuple[Any, Any] | None
 
@@ -92,45 +99,66 @@ def op_copy(op: Op, places: LocTable, loc: Loc | None = None, key: tuple[Any, An
     for name in op.BODY_FIELDS:
         if body := fields.get(name):
             bodies.append(Nested(name, body.params, tuple([op_copy(each, places) for each in body.ops])))
-    place = places.number(fields.pop("loc") if loc is None else loc)
-    return OpCopy(type(op), fields, tuple(operands), tuple(lists), tuple(bodies), op.results, place, key)
+    place = places.number(op.loc if loc is None else loc)
+    result = op.results[0] if len(op.results) == 1 else None
+    rare = Rare(tuple(bodies), op.results) if bodies or len(op.results) > 1 else None
+    return OpCopy(type(op), {**fields, "loc": None}, tuple(operands), tuple(lists), rare, result, place, key)
 
 
-def emit(builder: Builder, steps: Iterable[OpCopy], mapping: dict[Any, Any], places: Sequence[Loc]) -> None:
-    """Append ops. mapping: what stands for the values of the steps, to which the new ones are added."""
-    _emit(builder, builder.current.ops, steps, mapping, places)
-
-
-def _emit(
-    builder: Builder, into: list[Op], steps: Iterable[OpCopy], mapping: dict[Any, Any], places: Sequence[Loc]
+def emit(
+    builder: Builder,
+    steps: Iterable[OpCopy],
+    mapping: dict[Any, Any],
+    places: Sequence[Loc],
+    body: list[Op] | None = None,
 ) -> None:
-    """Append ops to a list."""
-    known, log = builder.current.known, builder.log
+    """Append ops, to the ops of a body if it is given. mapping: what stands for the values of the steps; new ones are added."""
+    known, log, into = builder.current.known, builder.log, builder.current.ops if body is None else body
     count, get = len(into), mapping.get  # what is not in it, as the type of a constant, stays
-    for cls, fields, operands, lists, bodies, old, place, key in steps:
+    for cls, fields, operands, lists, rare, result, place, key in steps:
         if key is not None:
             key = get(key[0], key[0]), key[1]
             if log is not None:
                 log.append(LookedUp(builder.current, len(into), places[place], key))
             if key in known:
-                mapping[old[0]] = known[key]
+                mapping[result] = known[key]
                 continue
         made = fields.copy()
         for name, value in operands:
             made[name] = get(value, value)
         for name, values in lists:
             made[name] = tuple(map(get, values, values))
-        for name, params, nested in bodies:
-            mapping.update((each, Value(each.type, each.name)) for each in params)
-            inner = list[Op]()
-            _emit(builder, inner, nested, mapping, places)
-            made[name] = Block(tuple(map(mapping.__getitem__, params)), tuple(inner))
-        for value in old:
-            mapping[value] = Value(value.type, value.name)
-        made["results"], made["loc"] = tuple(map(mapping.__getitem__, old)), places[place]
+        if rare is not None:
+            _emit_rare(builder, made, rare, mapping, places)
+        if result is not None:
+            new: Any = _new(Value)  # without `__init__`: nearly all ops have one result
+            new.type, new.name = result.type, result.name
+            mapping[result] = new
+            made["results"] = (new,)
+            if key is not None:
+                known[key] = new
+        made["loc"] = places[place]
         op = _new(cls)
         _set(op, "__dict__", made)
         into.append(op)
-        if key is not None:
-            known[key] = mapping[old[0]]
     builder.op_count += len(into) - count
+
+
+def _emit_rare(
+    builder: Builder, made: dict[str, Any], rare: Rare, mapping: dict[Any, Any], places: Sequence[Loc]
+) -> None:
+    """Add to the fields of an op what few ops have."""
+    for name, params, nested in rare.bodies:
+        inner = list[Op]()
+        given = _copied(params, mapping)
+        emit(builder, nested, mapping, places, inner)
+        made[name] = Block(given, tuple(inner))
+    if len(rare.results) != 1:
+        made["results"] = _copied(rare.results, mapping)
+
+
+def _copied(values: Sequence[Value], mapping: dict[Any, Any]) -> tuple[Value, ...]:
+    """Return new values for others, which the mapping then has."""
+    made = tuple([Value(each.type, each.name) for each in values])
+    mapping.update(zip(values, made))
+    return made
