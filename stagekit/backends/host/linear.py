@@ -31,7 +31,10 @@ def scalar(w: Writer, kind: BinaryKind, dtype: DType, a: Uniform, b: Uniform) ->
     for other, constant in ((a, b.constant), (b, a.constant if kind in identities.COMMUTATIVE else None)):
         if constant is not None and identities.with_constant(kind, dtype, constant) is identities.SAME:
             return other
-    return Uniform(arith.binary(w, kind, dtype, None, a.text, b.text), held)
+    text = arith.binary(w, kind, dtype, None, a.text, b.text)
+    if b.constant is not None and kind in (BinaryKind.ADD, BinaryKind.SUB):
+        w.note_distance(text, a.text, b.constant if kind is BinaryKind.ADD else -b.constant)
+    return Uniform(text, held)
 
 
 def made(w: Writer, dtype: DType, base: Uniform, offsets: Steps, scaled: Iterable[tuple[Uniform, Steps]]) -> Regular:

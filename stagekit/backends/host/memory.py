@@ -54,19 +54,19 @@ def _bring_near(warp: Warp, type_: Pointer, address: Gep, use: tuple[tuple[str, 
 
     A processor does so by itself, but ends at each page, and hardly for what is written. Nothing is accessed: there may be no
     memory. A loop whose next iteration is elsewhere, as with the grid as stride, does not come there. Where a basic block
-    accesses nearly the same place again, nothing is done twice.
+    accesses nearly the same place again, nothing is done twice, not even to write there: what one core alone has read is its own.
     """
     base, index, dtype = address.base, address.index, type_.dtype
     if warp.leaps or type_.space is not Space.GLOBAL or not isinstance(base, Uniform) or not isinstance(index, Linear):
         return
     if _ends_before(warp, base, index, AHEAD_BYTES // dtype.itemsize):
         return
-    first, count = index.offsets[0], _neighbours(index)
-    known = warp.kernel.brought_near.setdefault((warp.w.block, base.text, index.base.text, use), [])
-    if not count or any(abs(first - other) < LANES for other in known):
+    count, (origin, distance) = _neighbours(index), warp.w.distance(index.base.text)
+    known = warp.kernel.brought_near.setdefault((warp.w.block, base.text, origin), [])
+    if not count or any(abs(distance + index.offsets[0] - other) < LANES for other in known):
         return
-    known.append(first)
-    ahead = first + AHEAD_BYTES // dtype.itemsize
+    known.append(distance + index.offsets[0])
+    ahead = index.offsets[0] + AHEAD_BYTES // dtype.itemsize
     for place in range(ahead, ahead + count, _LINE_BYTES // dtype.itemsize):
         start = integer_binary(warp, BinaryKind.ADD, dtypes.INDEX, index.base, number(place))
         line = element_pointer(warp, dtype, base.text, start)

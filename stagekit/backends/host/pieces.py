@@ -17,6 +17,9 @@ What is the same in every warp is computed once per block: a number, or one per 
     results of control flow around a barrier                          varying if what is handed on is
     results of other control flow                                     varying if anything in it is, or has an effect
 
+Where parts of arrays follow each other a block apart, a piece ends too, if nothing has to go through a slot for that
+(`streams.py`).
+
 A load is varying where its own thread may have stored there since the last barrier, and so is what the lanes do together where
 the last warp lacks some. Control flow that contains a barrier is taken by all threads alike or it is a fault (`blockflow.py`
 checks), so its condition makes nothing varying.
@@ -27,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 
+from stagekit.backends.host.streams import stream_ends
 from stagekit.frozen import record
 from stagekit.ir import Block, Effect, Function, Native, Op, Space, Value, flow, has_effect, ops, walk
 from stagekit.limits import WARP
@@ -177,16 +181,27 @@ class Plan:
 def plan(fn: Function, block: tuple[int, int, int]) -> Plan:
     """Cut `fn` into pieces for a block of this shape, of more than one warp."""
     barriers = frozenset([op for op in walk(fn.body) if (op.effects or op.BODY_FIELDS) and has_effect(op, Effect.SYNC)])
-    planner = _Planner(varying_values(fn, block, barriers), barriers)
+    varying, ends = varying_values(fn, block, barriers), frozenset[Op]()
+    if not barriers and block[0] > WARP and block[1:] == (1, 1):
+        ends = stream_ends(fn, block[0])
+    made = _planned(fn, varying, barriers, ends)
+    return _planned(fn, varying, barriers, frozenset()) if ends and made.slots else made
+
+
+def _planned(fn: Function, varying: frozenset[Value], barriers: frozenset[Op], ends: frozenset[Op]) -> Plan:
+    planner = _Planner(varying, barriers, ends)
     planner.plan.region = planner.region(fn.body, ())
     planner.connect()
     return planner.plan
 
 
 class _Planner:
-    def __init__(self, varying: frozenset[Value], barriers: frozenset[Op]) -> None:
+    """ends: ops after which a piece ends, without a barrier (`streams.py`)."""
+
+    def __init__(self, varying: frozenset[Value], barriers: frozenset[Op], ends: frozenset[Op]) -> None:
         self.plan = Plan(varying=varying)
         self.barriers = barriers
+        self.ends = ends
         self.pieces: list[Piece] = []
         self.split_reads: list[Value] = []  # varying values that block-level code reads
         self.resident: set[Value] = set()  # carried values and results that live in slots
@@ -211,6 +226,9 @@ class _Planner:
                 steps.append(OncePerBlock(op))
             else:
                 piece.ops.append(op)
+            if op in self.ends:
+                self._flush(steps, piece)
+                piece = Piece()
         values = block.ops[-1].operands()
         piece.copies.extend(self._copies((v, t) for v, t in zip(values, targets, strict=False) if t is not None))
         self._flush(steps, piece)

@@ -122,6 +122,7 @@ class Writer:
         self._temporaries = 0
         self._labels = 0
         self._found: dict[str, str] = {}  # what this basic block computes: the result by the text
+        self._distances: dict[str, tuple[str, int]] = {}  # of sums with a constant
 
     def beside(self) -> Writer:
         """A writer of another function, whose parameters may have the names of temporaries here."""
@@ -152,6 +153,15 @@ class Writer:
     def found(self) -> dict[str, str]:
         """What this basic block computes: the text by the result."""
         return {name: text for text, name in self._found.items()}
+
+    def note_distance(self, name: str, other: str, constant: int) -> None:
+        """Note that `name` is `other` plus a constant, but for what wraps."""
+        origin, distance = self.distance(other)
+        self._distances[name] = origin, distance + constant
+
+    def distance(self, name: str) -> tuple[str, int]:
+        """Return the value from which `name` is known to be a constant apart, itself if there is none, and that constant."""
+        return self._distances.get(name, (name, 0))
 
     def emit_entry(self, text: str) -> str:
         """`emit` at the top of the entry block: where an alloca must be to become a register or a fixed slot."""

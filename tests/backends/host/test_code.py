@@ -486,6 +486,24 @@ def test_memory_is_not_asked_early_for_what_no_block_reaches(factor: int, asked:
     assert Counter(asked) == asked_early(kernel(array(f32), array(f32), body=body), 256)
 
 
+@pytest.mark.parametrize(("apart", "asked"), [((-1, 0, 1), 2), ((0, 64), 4)])
+def test_memory_is_asked_once_where_scalars_are_little_apart_and_for_what_is_updated(
+    apart: tuple[int, ...], asked: int
+) -> None:
+    """x[(i + k) + t] += 1, of i numbers that are the same in all threads."""
+
+    def body(b: Builder, x: Value, n: Value) -> None:
+        def one(i: Value) -> Sequence[Value]:
+            for k in apart:
+                place = b.offset(x, b.add(b.add(i, b.index(k)), thread(b)))
+                b.store(place, b.add(b.load(place), b.constant(1, f32)))
+            return ()
+
+        loop(b, (b.index(0), n, b.index(256)), (), one)
+
+    assert asked_early(kernel(array(f32), INDEX, body=body)) == Counter({"0": asked})
+
+
 def test_a_guard_has_an_unmasked_copy() -> None:
     def body(b: Builder, x: Value, n: Value) -> None:
         t = thread(b)
