@@ -68,20 +68,20 @@ def taken_apart(given: Iterable[Any], parts: ValueParts) -> Any:
             token = kind, value
         elif kind in _THEMSELVES:
             token = value
-        elif (again := seen.get(id(value))) is not None:
-            token = again
-        elif known := forms.get(id(value)):
-            seen[id(value)] = len(seen)
-            token = known.token
-            if token is None:
-                return None
-            objects += known.objects
-            values += known.values
         elif kind in _CONTAINERS:
             token = taken_apart(value if kind is not dict else value.values(), parts)
             if token is None:
                 return None
             token = (kind, token) if kind is not dict else (kind, *value, token)
+        elif known := forms.get(id(value)):
+            count = len(seen)
+            token = seen.setdefault(id(value), count)
+            if token == count:
+                token = known.token
+                if token is None:
+                    return None
+                objects += known.objects
+                values += known.values
         else:
             token = _token_of(value, kind, parts)
             if token is None:

@@ -152,12 +152,13 @@ class _CallRecorder:
         effects.begin_statement(self.site)
         self.mark, self.state = tracer.journal.mark(), _state_of(tracer)
         self.count, self.before = len(self.block.ops), self.block.ops[-1].loc if self.block.ops else None
+        unset = [name for name in _FLAGS if not getattr(tracer, name)]  # the key says the same of those that are set
         self.log = builder.log = list[Any]()
         try:
             return run(self.site, *call)
         finally:
             builder.log = None
-            self.flags = tuple([name for name in _FLAGS if getattr(tracer, name)])
+            self.flags = tuple([name for name in unset if getattr(tracer, name)])
 
     def stamp(self, result: Any) -> Stamp | None:
         """Return what was recorded; None where the call did more than a stamp does."""
@@ -278,8 +279,8 @@ class _CallRecorder:
         if kind is Array or isinstance(value, tuple):
             return kind, [self.number_of(each) for each in parts]
         # it is made with its attributes in their order, by which it is taken apart; those that move are set anew
-        moving = {name: each for name, each in vars(value).items() if not self.is_fixed(each)}
-        return kind, (dict(vars(value)), [*moving], [self.number_of(each) for each in moving.values()])
+        moving = [(name, self.number_of(each)) for name, each in vars(value).items() if not self.is_fixed(each)]
+        return kind, ({**vars(value), **dict.fromkeys(dict(moving))}, moving)
 
     def is_fixed(self, value: Any) -> bool:
         """Return whether a value is the same at each call: nothing in it is known at run time only, or may change."""
@@ -347,7 +348,8 @@ def _carried_out(site: Site, stamp: Stamp, mapping: dict[Any, Any], objects: lis
     outside = frame.loc(site.node)
     if tracer.assumed.is_block_level and not frame.is_per_thread:  # what `effects.begin_statement` does
         builder.statement()
-    emit(builder, stamp.steps, mapping, [*map(_moved, stamp.places, repeat(outside))])
+    if stamp.steps:  # indices, pointers and masks have none
+        emit(builder, stamp.steps, mapping, [*map(_moved, stamp.places, repeat(outside))])
     builder.loc = outside
     at = objects.__getitem__
     for kind, given in stamp.made:
@@ -366,10 +368,11 @@ def _carried_out(site: Site, stamp: Stamp, mapping: dict[Any, Any], objects: lis
         elif type(given) is list:
             made = kind(*map(at, given))
         else:
-            made, (fields, names, numbers) = _new(kind), given
+            made, (fields, moving) = _new(kind), given
             held = made.__dict__
             held.update(fields)
-            held.update(zip(names, map(at, numbers)))
+            for name, number in moving:
+                held[name] = objects[number]
         objects.append(made)
     for key, values, number in stamp.remembered:
         builder.current.known[*key, *map(mapping.__getitem__, values)] = objects[number]
