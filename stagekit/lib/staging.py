@@ -13,9 +13,9 @@ Shared memory has a slot for each stage. While a round works on its slot, `cp.as
     round 0                 wait for slot 0; begin slot 2; work on slot 0
     round 1                 wait for slot 1; begin slot 0, on which nobody works any more; work on slot 1
 
-So each round has one barrier. Where the arrays are not known to lie on multiples of 16 bytes, a round loads what it works on.
-So it does on the CPU, where that goes to shared memory as products want it. Source: PTX ISA, "Data Movement and Conversion
-Instructions: cp.async".
+So each round has one barrier. Where the arrays are not known to lie on multiples of 16 bytes, and on the CPU, a round begins with
+loads of what it works on, some at a time, which go to shared memory as products want it. Source: PTX ISA, "Data Movement and
+Conversion Instructions: cp.async".
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ from stagekit.lib.weak import Guard, Ramp
 _ADD, _MULTIPLY, _RIGHT = map(sk._operation, ("+", "*", ">>"))
 MOST_STAGES = 16
 _FEW_PARTS = 2
+_PIECE = {1: 8}  # elements that a thread of a GPU has loaded and not stored yet, by their bytes; else 16
+_ROWS_ALIKE = 8  # after which the order of chunks in a matrix repeats
 
 
 @sk._kernel_only
@@ -77,12 +79,10 @@ class StagedLoop(NamedTuple):
         numbers, loads, stages, whole = self
         start, stop, step = sk._bounds(numbers)
         parts = parts_at(loads, start + step * sk.cuda.thread_idx("x"))  # what holds for this round holds for all
-        if sk._is_for_cpu():
-            panels = _panels_for(parts)
-            return LoadingRounds(numbers, loads) if panels is None else CopyingRounds(numbers, loads, panels)
-        slots = _slots_for(parts, stages)
-        if any(slot is None for slot in slots):
-            return LoadingRounds(numbers, loads)
+        slots = [] if sk._is_for_cpu() else _slots_for(parts, stages)
+        if not slots or any(slot is None for slot in slots):
+            memories = _memories_for(parts)
+            return CopyingRounds(numbers, loads, memories) if memories else LoadingRounds(numbers, loads)
         if not may_leave and have_boxes(parts, slots):
             return UnitRounds(numbers, loads, slots, boxes_for(parts, slots), stages)
         wait(slots[0].layout.threads)  # in a loop, for what was read in its last round
@@ -122,57 +122,107 @@ class LoadingRounds:
 
 
 class CopyingRounds:
-    """Rounds on the CPU, which copy what they work on to where products read it, and load parts that have no panel."""
+    """Rounds that copy what they work on to where products read it, and load parts that have no memory."""
 
-    def __init__(self, numbers: Any, loads: Callable[[Any], Any], panels: list[Panel | None]) -> None:
+    def __init__(self, numbers: Any, loads: Callable[[Any], Any], memories: list[Panel | Matrix | None]) -> None:
         self.numbers = numbers
         self.loads = loads
-        self.panels = panels
+        self.memories = memories
 
     def __stagekit_turn__(self, number: Traced) -> Any:
         parts = parts_at(self.loads, number)
         wait(parts[0].pointers.layout.threads)  # for what was read in the last round
         if _are_whole(parts):
-            _copy(self.panels, parts, is_masked=False)
+            _copy(self.memories, parts, is_masked=False)
         else:
-            _copy(self.panels, parts, is_masked=True)
+            _copy(self.memories, parts, is_masked=True)
         wait(parts[0].pointers.layout.threads)
         tiles = [
-            Tile((), layout_for(part.shape), panel) if panel else sk.load(part)
-            for part, panel in zip(parts, self.panels)
+            Tile((), layout_for(part.shape), memory) if memory else sk.load(part)
+            for part, memory in zip(parts, self.memories)
         ]
         return tuple(tiles) if len(tiles) > 1 else tiles[0]
 
 
 @sk._direct
-def _panels_for(parts: list[Part]) -> list[Panel | None] | None:
-    """Return memory for parts, of those of one axis none; None where it is not known how they lie, or what they have."""
+def _memories_for(parts: list[Part]) -> list[Panel | Matrix | None]:
+    """Return memory for each part, None for those that have none; an empty list where none has."""
     forms = [form for part in parts for form in _forms(part)]
     are_known = all(isinstance(form, kind) for form, kind in zip(forms, (Ramp, Guard) * len(parts)))
-    if not are_known or any(len(part.shape) > 2 or part.dtype is sk.bool_ for part in parts):
+    found = [_memory_for(part, part is parts[0]) for part in parts] if are_known else []
+    return found if any(found) else []
+
+
+def _memory_for(part: Part, is_first: bool) -> Panel | Matrix | None:
+    """Return memory for a part, which those of two axes have, on a GPU if its rows are whole chunks.
+
+    There a row of the first part, if that is of bytes, has what a product reads together of its left factor.
+    """
+    if len(part.shape) != 2 or part.dtype is sk.bool_:
         return None
-    return [
-        new_panel(part.shape, _axis_of(part), part.dtype, sum_dtype(part.dtype)) if len(part.shape) == 2 else None
-        for part in parts
-    ]
+    axis = _axis_of(part)
+    if sk._is_for_cpu():
+        return new_panel(part.shape, axis, part.dtype, sum_dtype(part.dtype))
+    axis = 1 if is_first and part.dtype.itemsize == 1 else axis
+    if part.shape[axis] * part.dtype.itemsize % CHUNK_BYTES:
+        return None
+    return new_matrix(part.shape[1 - axis], part.shape[axis], part.dtype, _strides_along(axis))
 
 
+@sk._direct
 def _axis_of(part: Part) -> int:
     """Return the axis along which a part lies side by side, as far as is known."""
     return next((axis for axis in (1, 0) if _forms(part)[0].is_contiguous(axis)), 1)
 
 
+def _strides_along(axis: int) -> tuple[str, ...]:
+    """Return what counts along each axis of a matrix whose rows go along one."""
+    return tuple([COLUMN if each == axis else ROW for each in range(2)])
+
+
+def _copy(memories: list[Panel | Matrix | None], parts: list[Part], *, is_masked: bool) -> None:
+    """Copy parts that have memory, with zeros where the array has no elements."""
+    for memory, part in zip(memories, parts):
+        if memory is not None:
+            height = _height_for(memory, part.pointers.layout.threads)
+            if height == memory.rows:
+                _copy_rows(memory, part, is_masked)
+            else:
+                for first in range(0, memory.rows, height):
+                    strip = replace(memory, origin=first * memory.pitch)
+                    _copy_rows(strip, _rows_of(part, memory.strides.index(ROW), first, height), is_masked)
+
+
 @sk._direct
-def _copy(panels: list[Panel | None], parts: list[Part], *, is_masked: bool) -> None:
-    """Copy parts that have a panel, with zeros where the array has no elements."""
-    for panel, part in zip(panels, parts):
-        if panel is None:
-            continue
-        layout = blocked(part.shape, part.pointers.layout.threads, 1, _axis_of(part))
-        ramp, inside = _forms(part)
-        masks = inside.elements(layout) if is_masked else [True] * layout.count
-        places = zip(ramp.elements(layout), masks, layout.valid())
-        panel.store([sk.load(place, mask=mask_of(both(exists, mask))) for place, mask, exists in places], layout)
+def _height_for(memory: Panel | Matrix, threads: int) -> int:
+    """Return how many rows are copied at once: on a GPU as many as there are registers for, a multiple of 8.
+
+    The order of chunks is that of a matrix again after so many.
+    """
+    rows, piece = memory.rows, _PIECE.get(memory.dtype.itemsize, 16)
+    most = max(piece * threads // memory.columns, _ROWS_ALIKE)
+    heights = [each for each in range(_ROWS_ALIKE, rows, _ROWS_ALIKE) if rows % each == 0 and each <= most]
+    return rows if sk._is_for_cpu() or rows <= most or not heights else heights[-1]
+
+
+def _rows_of(part: Part, axis: int, first: Traced, count: int) -> Part:
+    """Return what a part has along an axis from one index on, so many elements."""
+    starts, shape = list(part.starts), list(part.shape)
+    starts[axis], shape[axis] = _ADD(starts[axis], first), count
+    rows: Part = part.array.tile(tuple(starts), tuple(shape))
+    return rows
+
+
+@sk._direct
+def _copy_rows(memory: Panel | Matrix, part: Part, is_masked: bool) -> None:
+    """Copy all rows of a part. What the copies need of the array is computed anew in each round, as in `_begin`."""
+    layout = blocked(part.shape, part.pointers.layout.threads, 1, _axis_of(part))
+    ramp, inside = _forms(part)
+    if not sk._is_for_cpu():
+        ramp, inside = replace(ramp, strides=_unseen(ramp.strides)), _unseen_bounds(inside)
+    masks = inside.elements(layout) if is_masked else [True] * layout.count
+    places = zip(ramp.elements(layout), masks, layout.valid())
+    memory.store([sk.load(place, mask=mask_of(both(exists, mask))) for place, mask, exists in places], layout)
 
 
 class ReadingAhead:
@@ -269,9 +319,8 @@ def _slot_for(part: Part, stages: int, is_in_panels: bool) -> StageMemory | None
         return None
     if not inside.is_constant(width, axis):
         return None
-    strides = tuple([COLUMN if each == axis else ROW for each in range(2)])
     rows, columns = part.shape[1 - axis], part.shape[axis]
-    matrix = new_matrix(rows, columns, part.dtype, strides, stages, is_in_panels=is_in_panels)
+    matrix = new_matrix(rows, columns, part.dtype, _strides_along(axis), stages, is_in_panels=is_in_panels)
     return StageMemory(matrix, part.shape, layout)
 
 

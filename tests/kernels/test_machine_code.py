@@ -199,6 +199,34 @@ def test_products_of_warpgroups_go_on_one_after_the_other(blocks: Any) -> None:
     assert "HGMMA" in ptxas.disassemble(code.cubin)
 
 
+OF_ANY_ARRAYS = {
+    "float16": (sk.float16, "warpgroups"), "bfloat16": (sk.bfloat16, "warpgroups"), "int8": (sk.int8, "bytes"),
+    "float32": (sk.float32, "by threads"), "tf32": (sk.float32, "words"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("name", OF_ANY_ARRAYS)
+def test_products_of_arrays_that_begin_anywhere_spill_nothing(name: str, turned: bool) -> None:
+    """No entry does: an exported program has those that other arguments than the usual ones need, too."""
+    dtype, kind = OF_ANY_ARRAYS[name]
+    strides, precision = ((1, None) if turned else (None, 1),) * 2, "tf32" if name == "tf32" else "ieee"
+    for blocks, entry, capability in zip(matrices.BLOCKS[kind], ("general", "overlapping"), (90, 80)):
+        kernel = kernels.matmul_kernel(dtype, sk.float32, strides, None, (), blocks, precision)
+        forced = force_entry(kernel.specialize(**dict.fromkeys("cdef")), entry)
+        resources = ptxas.assemble(str(forced.compile("cuda", capability=capability).stages["ptx"])).resources
+        assert (resources.spill_store_bytes, resources.stack_bytes) == (0, 0), (blocks, entry)
+
+
+@pytest.mark.parametrize("name", ["attention, gradients of k and v", "batched_matmul"])
+def test_loops_that_copy_spill_next_to_nothing(name: str) -> None:
+    """Of arrays that begin anywhere: where a round loads whole tiles, gradients spill 16 KB."""
+    kernel, types = SPECIALISED[name]
+    forced = force_entry(kernel.specialize(**types), "general")
+    resources = ptxas.assemble(str(forced.compile("cuda", capability=90).stages["ptx"])).resources
+    assert resources.spill_store_bytes <= 64
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32, np.float64])
 def test_transpositions_meet_no_bank_conflicts(dtype: Any) -> None:
     x, out = (np.arange(128 * 128).reshape(128, 128).astype(dtype) for _ in range(2))

@@ -27,7 +27,7 @@ def product(a, b, out, M: sk.constexpr, N: sk.constexpr, K: sk.constexpr, STAGES
     def loads(k):
         return a.tile((row, k), (M, K)), b.tile((k, column), (K, N))
 
-    total = sk.zeros((M, N), sk.float32)
+    total = sk.zeros((M, N), out.dtype)
     for x, y in sk.staged(range(0, a.shape[1], K), loads, stages=STAGES):
         total = sk.dot(x, y, total)
     sk.store(out.tile((row, column), (M, N)), total)
@@ -55,6 +55,21 @@ def test_a_staged_product_is_numpys(place, m, n, k, gap, stages, dtype) -> None:
     *_, out = run(place, product, (-(-m // 32), -(-n // 64)), arrays, 32, 64, 32, stages, 64)
 
     np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, ml_dtypes.bfloat16, np.float32])
+@pytest.mark.parametrize("turned", [(False, True), (True, False)])
+def test_a_product_that_is_copied_some_rows_at_a_time_is_numpys(dtype, turned) -> None:
+    """Elements begin anywhere, and a part has more of them than a thread loads before it stores them."""
+    rng = np.random.default_rng(0)
+    given = rng.integers(-4, 5, (67, 133)), rng.integers(-4, 5, (133, 65))
+    arrays = [np.asarray(each.astype(dtype), order="CF"[is_turned]) for each, is_turned in zip(given, turned)]
+    out = np.full((67, 65), -1, np.int32 if dtype is np.int8 else np.float32)
+
+    with sk.sanitize():
+        product[2, 2](*arrays, out, 64, 64, 64, 3, 64)
+
+    np.testing.assert_array_equal(out, given[0] @ given[1])
 
 
 def staged_by_warpgroups(shape, blocks, threads, turned, dtype, on_gpu=lambda array: array):
