@@ -223,7 +223,7 @@ def _known_power(site: Site, base: Any, exponent: Any) -> Any:
     """Return an integer to a power known at compile time; a typed exponent widens the base as any operand does."""
     if exponent < 0:
         hint = "an integer has no negative power; make the base a float"
-        raise site.error(BadOperands("**", f"{describe_type(base)} and {describe_type(exponent)}", hint))
+        raise site.error(BadOperands("**", f"{describe_type(base)} and a negative exponent, {exponent}", hint))
     if isinstance(exponent, np.generic) or default_dtype(base) is dtypes.bool_:
         base = site.tracer.arithmetic.convert(base, _integer_dtype(site, base, exponent)[0])
     return _by_squaring(site, base, int(exponent))

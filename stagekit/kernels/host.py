@@ -111,7 +111,11 @@ def dtype_of(array: Any) -> sk.DType:
 
 @functools.cache  # NumPy takes microseconds to name a dtype
 def _dtype_like(dtype: Any) -> sk.DType:
-    found: sk.DType = getattr(sk, str(dtype).rpartition(".")[2])  # "float32" of NumPy, "torch.float32" of torch
+    found = getattr(sk, str(dtype).rpartition(".")[2], None)  # "float32" of NumPy, "torch.float32" of torch
+    if not isinstance(found, sk.DType):
+        raise ValueError(
+            f"got an array of {dtype}, of which there are no kernels: convert it to float32, or another dtype"
+        )
     require(found.part is None, f"got an array of {found.name}: pass its real or imaginary parts")
     return found
 

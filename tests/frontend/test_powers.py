@@ -65,12 +65,15 @@ def test_what_a_power_of_bools_is():
     agree(lambda a, b: ((a > 0) ** b, (a > 5) ** b, (a > 0) ** (b > 1), (a > 0) ** 0), 3, 2)
 
 
-@pytest.mark.parametrize("program", [lambda n: n**-1, lambda n: n ** np.int32(-2), lambda n: pow(n, -3)])
+@pytest.mark.parametrize(
+    "program", [lambda n: n**-1, lambda n: n ** np.int32(-2), lambda n: pow(n, -3), lambda n: sk.int8(2) ** sk.int8(-1)]
+)
 def test_a_negative_power_known_at_compile_time_is_refused(program):
     error = refuse(program, 3)
 
     assert error.id == "BAD_OPERANDS"
     assert "float" in error.diagnostic.help_text()
+    assert "and a negative exponent, -" in str(error)
 
 
 @sk.jit

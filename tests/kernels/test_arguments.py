@@ -234,3 +234,13 @@ def test_sequences_of_other_axes_and_heads_of_no_size_are_refused_in_words():
         kernels.selective_scan(X[0], X[0], floats(3, 4), X[0], X[0])
     with pytest.raises(ValueError, match="in pairs"):
         kernels.rope(floats(2, 3, 0), floats(2, 0), floats(2, 0))
+
+
+@pytest.mark.parametrize("dtype", [">f4", "M8[s]", object, np.longdouble, "S3", [("a", "f4")]], ids=str)
+def test_an_array_of_a_dtype_that_kernels_do_not_know_is_refused_in_words(dtype):
+    x = np.zeros((4, 4), dtype)
+    calls = kernels.softmax, kernels.sum, kernels.transpose, kernels.argmax, lambda x: kernels.matmul(x, x)
+
+    for call in calls:
+        with pytest.raises(ValueError, match="no kernels"):
+            call(x)

@@ -323,7 +323,7 @@ def _power(base: Any, exponent: Any) -> Any:
     is_float, is_known = any(kind.is_float for kind in kinds), isinstance(exponent, int)
     if is_known and exponent < 0 and not is_float:
         hint = "an integer has no negative power; make the base a float"
-        raise refused("**", f"{kinds[0].name} and {exponent}", hint)
+        raise refused("**", f"{kinds[0].name} and a negative exponent, {exponent}", hint)
     dtype = dtypes.int32 if kinds[0] is dtypes.bool_ else kinds[0]
     if not is_known or (is_float and not 0 <= exponent <= 2):
         whole = value_of(elements_in(base, dtype), dtype) if kinds == (dtypes.bool_, dtypes.bool_) else base
