@@ -238,7 +238,7 @@ def scan(tile: Any, combine: Any, identity: Any = ..., reverse: Any = ..., *, ax
 def argsort(tile: Any, descending: Any = ...) -> Any:
     'Return the indices, int64, that put the elements of a tile in order; of equal elements the lower index comes first.'
 def sort(tile: Any, descending: Any = ...) -> Any:
-    'Return the elements of a tile in ascending order, or in descending one; up to 16,384 of them.\n\nNaNs are larger than all numbers. Each has the same bits afterwards.'
+    'Return the elements of a tile in ascending order, or in descending one; up to 16,384 of them.\n\nNaNs are larger than all numbers, and -0.0 comes before 0.0. Each has the same bits afterwards.'
 def topk(tile: Any, k: Any, largest: Any = ...) -> Any:
     'Return tiles of the `k` largest elements of a tile, or smallest, in order, and of their indices, int64.\n\nk: a compile-time int. NaNs are larger than all numbers; of equal elements the lower index comes first.'
 def staged(numbers: Any, loads: Any, stages: Any = ..., whole: Any = ...) -> Any:

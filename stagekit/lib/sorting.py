@@ -6,6 +6,7 @@
 Numbers are sorted as integers that stand for them: of floats the bits, of which negative ones are turned round; of all numbers
 their complement where the largest comes first. -0.0 comes before 0.0, and NaN is larger than every number, as in NumPy. What has
 a place beside its number is sorted by both, in one integer where that has room: of equal numbers the lower index comes first.
+There -0.0 stands as 0.0, which it is equal to, and a bit below its place tells it from that.
 
 The first 2**n threads of the block hold E elements each, also a power of two; elements that do not exist come last. Positions
 that differ by less than E are compared in a thread, by less than 32 E in a warp. Where fewer elements are wanted, as by topk,
@@ -44,7 +45,7 @@ Held = tuple[Values | None, ...]  # the elements of a thread
 def sort(tile: Tile, descending: bool = False) -> Tile:
     """Return the elements of a tile in ascending order, or in descending one; up to 16,384 of them.
 
-    NaNs are larger than all numbers. Each has the same bits afterwards.
+    NaNs are larger than all numbers, and -0.0 comes before 0.0. Each has the same bits afterwards.
     """
     keys = _keys("sort", tile, descending)
     (found,) = _sorted([keys], keys.layout)
@@ -55,7 +56,7 @@ def sort(tile: Tile, descending: bool = False) -> Tile:
 def argsort(tile: Tile, descending: bool = False) -> Tile:
     """Return the indices, int64, that put the elements of a tile in order; of equal elements the lower index comes first."""
     keys = _keys("argsort", tile, descending)
-    return _sorted_with_places(keys, keys.layout)[1]
+    return _sorted_with_places(keys, keys.layout, tile.dtype.is_float, descending)[1]
 
 
 @sk._kernel_only
@@ -67,7 +68,7 @@ def topk(tile: Tile, k: int, largest: bool = True) -> tuple[Tile, Tile]:
     keys = _keys("topk", tile, largest)
     if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= tile.extent:
         sk.static_assert(False, f"topk: k must be a compile-time int from 1 to {tile.extent}, got {k!r}")
-    found, places = _sorted_with_places(keys, layout_for((k,)))
+    found, places = _sorted_with_places(keys, layout_for((k,)), tile.dtype.is_float, largest)
     return _numbers(found, tile.dtype, largest), places
 
 
@@ -101,9 +102,20 @@ def _turned(bits: Tile) -> Tile:
     return turned
 
 
-def _sorted_with_places(keys: Tile, layout: Layout) -> tuple[Tile, Tile]:
+def _sorted_with_places(keys: Tile, layout: Layout, is_float: bool, is_descending: bool) -> tuple[Tile, Tile]:
     """Return keys in order, and the int64 places that they come from, as tiles of a layout."""
-    places = sk.arange(0, keys.extent)
+    if not is_float:
+        return _sorted_by_both(keys, sk.arange(0, keys.extent), layout)
+    zero = -1 if is_descending else 0  # the key of 0.0; that of -0.0 is its complement
+    is_negative = keys == ~zero
+    found, marked = _sorted_by_both(
+        sk.where(is_negative, zero, keys), sk.arange(0, keys.extent) * 2 + is_negative, layout
+    )
+    return sk.where(marked & 1 != 0, ~zero, found), marked >> 1
+
+
+def _sorted_by_both(keys: Tile, places: Tile, layout: Layout) -> tuple[Tile, Tile]:
+    """Return keys in order, of equal ones the lower place first, and their places, int64, as tiles of a layout."""
     if keys.dtype.bits == 64:
         found, order = _sorted([keys, places.to(sk.int32)], layout)
         return found, order.to(sk.int64)

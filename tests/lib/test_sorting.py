@@ -38,6 +38,7 @@ def given_for(block: int, dtype: Any, seed: int = 0) -> list[np.ndarray]:
     if np.dtype(dtype).kind not in "biu":
         x[seed % block] = np.nan
         x[block // 2] = -0.0
+        x[block // 3] = 0.0
     k = max(1, block // 3)
     ints = [np.zeros(block, np.int64), np.zeros(k, np.int64), np.zeros(14, np.int32)]
     floats = [np.zeros(size, dtype) for size in (block, block, k, block, 1)]
@@ -79,6 +80,19 @@ def test_order_and_places_are_numpys(place: Any, block: int, dtype: Any) -> None
 
     check(found, block, dtype)
     np.testing.assert_array_equal(found[1], np.sort(found[0]))
+
+
+@each_place
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
+def test_places_of_zeros_of_either_sign_are_in_order_and_their_signs_are_kept(place: Any, dtype: Any) -> None:
+    x = np.random.default_rng(7).choice(np.array([0.0, -0.0, 1.0, -1.0, np.nan, -np.inf]), 40).astype(dtype)
+    found = run(place, everything[(1,)], [x, *given_for(40, dtype)[1:]], 40, 13)
+
+    wide = x.astype(np.float64)
+    falling = 39 - np.argsort(wide[::-1], kind="stable")[::-1][:13]
+    np.testing.assert_array_equal(found[3], np.argsort(wide, kind="stable"))
+    np.testing.assert_array_equal(found[5], falling)
+    np.testing.assert_array_equal(np.signbit(found[4].astype(np.float64)), np.signbit(wide[falling]))
 
 
 @pytest.mark.gpu

@@ -191,18 +191,20 @@ def _by_numpy(function: Callable[[Array], Any], dtype: DType) -> Callable[..., O
 # -- order and places ---------------------------------------------------------------------------------------------------
 
 
-def _order(tile: Any, *, is_descending: bool) -> Array:
-    """Return the indices that sort a tile: -0.0 before 0.0, NaN last, turned round if descending; equal ones by their index."""
+def _order(tile: Any, *, is_descending: bool, is_by_sign: bool = False) -> Array:
+    """Return the indices that sort a tile: NaN last, turned round if descending; equal ones by their index, unless -0.0 comes
+    before 0.0 by its sign.
+    """
     given = _tile(tile)
     elements = given.elements.astype(np.float64) if given.dtype.is_float else given.elements
     _, first = np.unique(elements, return_inverse=True)
-    rank = 2 * first + (given.dtype.is_float and ~np.signbit(elements))
+    rank = 2 * first + (is_by_sign and given.dtype.is_float and ~np.signbit(elements))
     rank[elements != elements] = 2 * len(rank)
     return np.argsort(-rank if is_descending else rank, kind="stable")
 
 
 def _sort(_: Any, tile: OracleTile, descending: bool = False) -> OracleValue:
-    return value_of(_tile(tile).elements[_order(tile, is_descending=descending)], tile.dtype)
+    return value_of(_tile(tile).elements[_order(tile, is_descending=descending, is_by_sign=True)], tile.dtype)
 
 
 def _argsort(_: Any, tile: OracleTile, descending: bool = False) -> OracleValue:
