@@ -163,6 +163,9 @@ def without_warnings() -> Iterator[None]:
         yield
 
 
+_CHILDLESS = frozenset({ast.Name, ast.Constant})  # about half of all nodes
+
+
 @remembered
 def all_nodes(tree: ast.AST) -> list[Any]:
     """Return the nodes of a tree, in the order of `ast.walk`, whose generators would take half of the time of a first trace.
@@ -171,6 +174,8 @@ def all_nodes(tree: ast.AST) -> list[Any]:
     """
     found = [tree]
     for node in found:  # `found` grows meanwhile
+        if type(node) in _CHILDLESS:
+            continue
         for name in node._fields:
             value = getattr(node, name, None)
             if isinstance(value, ast.AST):
@@ -190,7 +195,9 @@ def _parse(snapshot: Snapshot) -> list[Any]:
     above = "\n" * (snapshot.first_line - 1 - is_indented) + "if True:\n" * is_indented
     for text in (above + "".join(own), "".join(lines)):
         with contextlib.suppress(SyntaxError), without_warnings():
-            nodes = all_nodes(ast.parse(text))
+            tree = ast.parse(text)
+            nodes = all_nodes(tree)
+            _remember_only(tree, nodes)
             break
     else:
         raise _not_its_text(snapshot)
@@ -202,6 +209,18 @@ def _parse(snapshot: Snapshot) -> list[Any]:
     return nodes
 
 
+def _remember_only(tree: ast.Module, nodes: list[Any]) -> None:
+    """Let a function that stands alone, or below an `if True:`, have its part of all nodes, in the order that it has there."""
+    outer: Any = tree
+    if len(outer.body) == 1 and type(outer.body[0]) is ast.If:  # as `_parse` puts around it
+        outer = outer.body[0]
+        if type(outer.test) is not ast.Constant or outer.orelse:
+            return
+    if len(outer.body) == 1 and type(outer.body[0]) is ast.FunctionDef:
+        only: Any = outer.body[0]
+        only._all_nodes = nodes[next(i for i, node in enumerate(nodes) if node is only) :]
+
+
 def characters(line: str, byte_offset: int) -> int:
     return len(line.encode()[:byte_offset].decode(errors="ignore"))
 
@@ -209,14 +228,18 @@ def characters(line: str, byte_offset: int) -> int:
 def _find(function: types.FunctionType, nodes: list[Any], snapshot: Snapshot) -> FunctionNode:
     """Return the node of `function`: of its kind and name, and it compiles to the same bytecode."""
     name = function.__code__.co_name  # a wrapper goes by another name
-    if [n for n in nodes if isinstance(n, ast.AsyncFunctionDef) and n.name == name]:
+    functions = [n for n in nodes if type(n) in _FUNCTIONS and getattr(n, "name", "<lambda>") == name]
+    if any(type(n) is ast.AsyncFunctionDef for n in functions):
         raise StagingError(UnsupportedSyntax(what="`async def`", hint="write `def`"), snapshot.loc)
     kind = ast.Lambda if name == "<lambda>" else ast.FunctionDef
-    named = [n for n in nodes if isinstance(n, kind) and getattr(n, "name", "<lambda>") == name]
+    named = [n for n in functions if type(n) is kind]
     for node in sorted(named, key=lambda n: abs(n.lineno - function.__code__.co_firstlineno)):
         if _is_code_of(function, node):
             return node
     raise _not_its_text(snapshot)
+
+
+_FUNCTIONS = frozenset({ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda})
 
 
 def _not_its_text(snapshot: Snapshot) -> StagingError:
@@ -328,17 +351,17 @@ def names_of(scope: Scope) -> Names:
     comprehension binds in the function around it, as Python has it.
     """
     below = all_nodes(scope)[1:]
-    hidden = {id(n) for each in below if isinstance(each, _NAMESPACES) for n in all_nodes(each)[1:]}
-    own = [n for n in below if id(n) not in hidden]
-    comprehended = (n for each in own if isinstance(each, _COMPREHENSIONS) for n in all_nodes(each))
-    named = (n.target for n in comprehended if isinstance(n, ast.NamedExpr))
+    hidden = {id(n) for each in below if type(each) in _NAMESPACES for n in all_nodes(each)[1:]}
+    own = [n for n in below if id(n) not in hidden] if hidden else below
+    comprehended = (n for each in own if hidden and type(each) in _COMPREHENSIONS for n in all_nodes(each))
+    named = (n.target for n in comprehended if type(n) is ast.NamedExpr)
     parameters = all_arguments(scope.args) if isinstance(scope, ast.FunctionDef | ast.Lambda) else []
+    every = [*own, *named]
     local = {a.arg for a in parameters}
+    local |= {n.id for n in every if type(n) is ast.Name and type(n.ctx) is not ast.Load}
     nonlocal_: set[str] = set()
-    for node in (*own, *named):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            local.add(node.id)
-        elif isinstance(node, ast.Nonlocal):
+    for node in [n for n in every if type(n) in _BINDERS]:
+        if isinstance(node, ast.Nonlocal):
             nonlocal_.update(node.names)
         elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.MatchAs | ast.MatchStar) and node.name:
             local.add(node.name)
@@ -354,8 +377,9 @@ def all_arguments(args: ast.arguments) -> list[ast.arg]:
     return [*args.posonlyargs, *args.args, *star, *args.kwonlyargs, *double_star]
 
 
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_NAMESPACES = (ast.FunctionDef, ast.Lambda, ast.ClassDef, *_COMPREHENSIONS)
+_COMPREHENSIONS = frozenset({ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp})
+_NAMESPACES = _COMPREHENSIONS | {ast.FunctionDef, ast.Lambda, ast.ClassDef}
+_BINDERS = frozenset({ast.Nonlocal, ast.FunctionDef, ast.ClassDef, ast.MatchAs, ast.MatchStar, ast.MatchMapping})
 
 
 # -- what the language leaves out ------------------------------------------------------------------------------------
@@ -389,11 +413,11 @@ def _check_syntax(source: Source) -> None:
 
     A call whose value is assigned to a name remembers that name, which memory that it allocates goes by.
     """
-    for node in all_nodes(source.node):
+    for node in [n for n in all_nodes(source.node) if type(n) in _UNSUPPORTED or type(n) is ast.Assign]:
         if type(node) in _UNSUPPORTED:
             what, hint = _UNSUPPORTED[type(node)]
             raise StagingError(UnsupportedSyntax(what, hint), source.loc(node, None, ()))
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[-1], ast.Name):
+        if type(node) is ast.Assign and isinstance(node.value, ast.Call) and isinstance(node.targets[-1], ast.Name):
             node.value._assigned_to = node.targets[-1].id  # type: ignore[attr-defined]
 
 
