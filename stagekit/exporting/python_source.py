@@ -5,8 +5,12 @@ It is a template: a wheel ships it beside the shared library (`docs/export.md`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+import numpy as np
+
+from stagekit.dtypes import DType
 from stagekit.exporting.c_source import ABI_VERSION
 from stagekit.exporting.entries import CParameter, ExportedKernel
 from stagekit.exporting.runtime_source import filled
@@ -19,6 +23,7 @@ Functions take NumPy arrays and numbers as the kernels do, and raise `KernelErro
 """
 
 import ctypes as _ctypes
+import math as _math
 import operator as _operator
 import pathlib as _pathlib
 
@@ -52,6 +57,8 @@ def _array(value, name, dtype, rank, is_written):
     if not is_such or (rank is not None and value.ndim != rank):
         wanted = "" if rank is None else f" of rank {rank}"
         raise TypeError(f"`{name}` is an array{wanted} of {dtype}, got {getattr(value, 'dtype', type(value).__name__)}")
+    if isinstance(value, _np.ma.MaskedArray):
+        raise TypeError(f"`{name}` is a masked array, of whose mask kernels know nothing: pass its data, or filled")
     if is_written and not value.flags.writeable:
         raise ValueError(f"`{name}` is written, and the array is read-only")
     if any(step % value.itemsize for step in value.strides):
@@ -75,9 +82,24 @@ def _integer(value, name, low, high):
 
 def _float(value, name):
     try:
+        if isinstance(value, (_np.ndarray, _np.complexfloating)):
+            raise TypeError
         return value.__float__()
-    except (AttributeError, TypeError):
+    except (AttributeError, TypeError, OverflowError):
         raise TypeError(f"`{name}` is a float, got {value!r}") from None
+
+
+def _bits(value, name, width, digits, lowest, beyond):
+    """Return the bits of the nearest float of `width` bits. digits: of its fraction; lowest: the exponent
+    of its least normal number; beyond: the bits of what is larger than all of its numbers."""
+    number = _float(value, name)
+    if not _math.isfinite(number):
+        found = beyond | (number != number) << digits - 1
+    else:
+        exponent = max(_math.frexp(number)[1] - 1, lowest) if number else lowest
+        steps = round(abs(number) * 2.0 ** (digits - exponent))
+        found = min((exponent - lowest << digits) + steps, beyond)
+    return found | (_math.copysign(1.0, number) < 0) << width - 1
 
 
 def _size(value, name):
@@ -127,8 +149,17 @@ def _number(parameter: CParameter) -> str:
     kind = parameter.type.removesuffix("_t")
     if kind in ("float", "double"):
         return f"_ctypes.c_{kind}(_float({parameter.name}, {parameter.name!r}))"
+    if parameter.spec.dtype.is_float:
+        return f"_ctypes.c_{kind}(_bits({parameter.name}, {parameter.name!r}, {_form_of(parameter.spec.dtype)}))"
     bits = int(kind.removeprefix("u").removeprefix("int"))
     low, high = ("0", f"2**{bits} - 1") if kind.startswith("u") else (f"-(2**{bits - 1})", f"2**{bits - 1} - 1")
     if parameter.spec.dtype.kind == "bool":
         high = "1"
     return f"_ctypes.c_{kind}(_integer({parameter.name}, {parameter.name!r}, {low}, {high}))"
+
+
+def _form_of(dtype: DType) -> str:
+    """Return what `_bits` of the module asks of a dtype of up to 16 bits, but for the number."""
+    largest = int(np.array(dtype.max, dtype.numpy).view(f"u{dtype.itemsize}"))
+    digits, lowest = round(-math.log2(dtype.eps)), round(math.log2(dtype.smallest_normal))
+    return f"{dtype.bits}, {digits}, {lowest}, {largest + 1}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import stagekit as sk
 from stagekit.diagnostics import CallError
@@ -57,6 +60,13 @@ def numbers(p: sk.Pointer(sk.int16), np: sk.uint8, ctypes: sk.int64):
     """Parameters with the names of modules, in a launch that it computes itself."""
     sk.device_entry(launch=sk.cuda.LaunchConfig(grid=1, block=1))
     sk.store(p, np * ctypes)
+
+
+@sk.function
+def small(out: sk.Tensor((4,), sk.float64), a: sk.float16, b: sk.bfloat16, c: sk.float8_e4m3fn, d: sk.float8_e5m2):
+    """Numbers that C takes by their bits."""
+    sk.device_entry(launch=sk.cuda.LaunchConfig(grid=1, block=1))
+    out[0], out[1], out[2], out[3] = a, b, c, d
 
 
 PROGRAM = r"""
@@ -120,7 +130,13 @@ int main(void) {
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("exported")
-    kernels = {"scale": scale.specialize(BLOCK=64), "row_sums": row_sums, "fill": fill, "numbers": numbers}
+    kernels = {
+        "scale": scale.specialize(BLOCK=64),
+        "row_sums": row_sums,
+        "fill": fill,
+        "numbers": numbers,
+        "small": small,
+    }
     return sk.export(kernels, folder, name="demo", targets="cpu", block=32, python=True)
 
 
@@ -199,6 +215,43 @@ def module(library: Any) -> Any:
     return made
 
 
+EDGES = [
+    0.0,
+    -0.0,
+    1,
+    True,
+    448.0,
+    464.0,
+    465.0,
+    57344.0,
+    61440.0,
+    65519.99,
+    65520.0,
+    1e39,
+    math.inf,
+    -math.inf,
+    math.nan,
+]
+
+
+@needs_gcc
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(EDGES)
+    | st.floats()
+    | st.floats(width=16)
+    | st.builds(math.ldexp, st.integers(0, 99), st.integers(-150, 20))
+)
+def test_a_module_rounds_small_floats_as_a_launch_does(module: Any, number: float) -> None:
+    found, wanted = np.zeros(4), np.zeros(4)
+
+    module.small(found, *[number] * 4)
+    small(wanted, *[number] * 4)
+
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(np.signbit(found[wanted == 0]), np.signbit(wanted[wanted == 0]))
+
+
 X, P = np.zeros(100, np.float32), np.zeros(9, np.int16)
 WRONG_CALLS = [
     ("scale", (X[::2], X[:50].copy(), 1.0, 2), RuntimeError, "`x`: an array has other strides than the kernel"),
@@ -206,6 +259,9 @@ WRONG_CALLS = [
     ("scale", (X.astype(">f4"), X, 1.0, 2), TypeError, "`x` is an array of rank 1 of float32, got >f4"),
     ("scale", (X, X.reshape(10, 10), 1.0, 2), TypeError, "`out` is an array of rank 1"),
     ("scale", (X, np.frombuffer(bytes(400), "f4"), 1.0, 2), ValueError, "`out` is written, and the array is read-only"),
+    ("scale", (np.ma.masked_array(X), X, 1.0, 2), TypeError, "`x` is a masked array"),
+    ("scale", (X, X, np.complex64(1j), 2), TypeError, "`b` is a float, got"),
+    ("scale", (X, X, np.ones(1), 2), TypeError, "`b` is a float, got"),
     ("scale", (X, X, "1", 2), TypeError, "`b` is a float, got '1'"),
     ("scale", (X, X, 1.0, 2**32 + 2), ValueError, "`grid` is an integer from 0 to 4294967295, got 4294967298"),
     ("scale", (X, X, 1.0, -1), ValueError, "`grid` is an integer from 0"),
