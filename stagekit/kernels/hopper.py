@@ -12,11 +12,34 @@ A cluster of 2 blocks has rows of its own in each, and columns in common: each l
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import stagekit as sk
-from stagekit.kernels.host import Dtype, dtype_of, empty, factory, remembered, require, require_array, require_choice
-from stagekit.kernels.matrices import GROUP, by_groups, is_by_rows, matmul, matrix_shapes
+from stagekit.kernels.host import (
+    Dtype,
+    dtype_of,
+    empty,
+    factory,
+    is_array,
+    numbers_beside,
+    remembered,
+    require,
+    require_array,
+    require_choice,
+    settled,
+)
+from stagekit.kernels.matrices import (
+    GROUP,
+    MAX_OPERANDS,
+    Kind,
+    by_groups,
+    is_by_rows,
+    kinds_of,
+    matmul,
+    matrix_shapes,
+    operand_types,
+)
 from stagekit.kernels.planning import planned
 from stagekit.kernels.sharing import checked_out
 from stagekit.kernels.splitting import MULTIPROCESSORS
@@ -107,6 +130,42 @@ def put_unit(buffer: Any, sums: Any, place: Any, dtype: Dtype) -> None:
         sk.cuda.stmatrix_x4(buffer.ptr_to(place(lane % 16, i * 16 + lane // 16 * 8)), *words)
 
 
+@sk.inline
+def operand_of(x: Any, row: Any, column: Any) -> Any:
+    """Return what goes with eight sums of a thread: those of x in two rows and two pairs of columns, or x as a number.
+
+    row, column: of the first. Outside of x they are 0.
+    """
+    if not hasattr(x, "shape"):
+        return x
+    pairs = x.vector(2)
+    columns = [(each // 2, each < x.shape[-1]) for each in (column, column + 8)]
+    if x.ndim == 1:
+        found = [pairs.load(place, mask=is_inside) for place, is_inside in columns for _ in range(2)]
+    else:
+        rows = [(each, each < x.shape[0]) for each in (row, row + 8)]
+        found = [pairs.load((i, j), mask=is_row & is_column) for j, is_column in columns for i, is_row in rows]
+    numbers = sk.vector(*[number for pair in found for number in pair.lanes])
+    return numbers.to(sk.float32) if x.dtype.is_float and x.dtype.bits < 32 else numbers
+
+
+@sk.inline
+def finished(epilogue: Any, sums: Any, operands: Any, row: Any, column: Any) -> Any:
+    """Return what an epilogue makes of a warp's 16 rows of 64 columns. sums: of each thread, 32 for each product it is given.
+
+    Eight at a time are a vector, with which it computes as with a tile.
+    """
+    lane = sk.int32(sk.lane_id())
+    row, column = row + lane // 4, column + lane % 4 * 2
+    made = ()
+    for i in sk.static_range(4):
+        eights = [sk.vector(*each[i * 8 : i * 8 + 8]) for each in sums]
+        result = epilogue(*eights, *[operand_of(each, row, column + i * 16) for each in operands])
+        is_alike = isinstance(result, sk.NumberVector) and len(result) == 8
+        made += tuple(result.lanes) if is_alike else (sk.float32(result),) * 8
+    return made
+
+
 def require_along_k(dtype: Dtype, turned: tuple[bool, bool]) -> None:
     """Refuse factors of 8 bits that are turned, which wgmma does not multiply."""
     lies = dtype in HALVES or not any(turned)
@@ -131,12 +190,19 @@ def require_options(turned: Any, tile: Any, stages: Any) -> None:
 
 @factory
 def hopper_matmul_kernel(
-    dtype: Dtype, out_dtype: Dtype, TURNED: tuple[bool, bool], TILE: tuple[int, ...], STAGES: int
+    dtype: Dtype,
+    out_dtype: Dtype,
+    TURNED: tuple[bool, bool],
+    TILE: tuple[int, ...],
+    STAGES: int,
+    epilogue: Callable[..., Any] | None = None,
+    kinds: tuple[Kind, ...] = (),
 ) -> sk.JitFunction:
-    """Return the kernel `k(a, b, out, programs)`, out = a @ b.
+    """Return the kernel `k(a, b, out, programs, *operands)`, out = epilogue(a @ b, *operands).
 
     TURNED: whether elements of a lie side by side along m, and those of b along n, and not along k. TILE: see `HopperTile`.
-    STAGES: tiles of the ring. programs: blocks of the launch, a multiple of those of a cluster.
+    STAGES: tiles of the ring. epilogue, kinds: as of `matmul_kernel`. programs: blocks of the launch, a multiple of those of a
+    cluster.
     """
     require_choice("dtype", dtype, sk.DType, FACTORS)
     require_choice("out_dtype", out_dtype, sk.DType, HALVES)
@@ -149,6 +215,12 @@ def hopper_matmul_kernel(
     A = Annotated[sk.Array, sk.Tensor((m, k), dtype, (1, None) if TURNED[0] else (None, 1))]
     B = Annotated[sk.Array, sk.Tensor((k, n), dtype, (None, 1) if TURNED[1] else (1, None))]
     Out = Annotated[sk.Array, sk.Tensor((m, n), out_dtype, (None, 1))]
+    of: list[Any] = operand_types(kinds, m, n)
+    of[len(kinds) :] = [sk.constexpr] * (MAX_OPERANDS - len(kinds))  # not there, as the kernel knows beforehand
+    C = Annotated[Any, of[0]]
+    D = Annotated[Any, of[1]]
+    E = Annotated[Any, of[2]]
+    F = Annotated[Any, of[3]]
     multiply_tiles, wait = (getattr(sk.cuda, f"wgmma_{part}m64n{N}") for part in ("", "wait_"))
     turns = {
         f"{what}_{letter}": value
@@ -157,7 +229,9 @@ def hopper_matmul_kernel(
     }
 
     @sk.jit
-    def hopper_matmul(a: A, b: B, out: Out, programs: sk.int32) -> None:
+    def hopper_matmul(
+        a: A, b: B, out: Out, programs: sk.int32, c: C = None, d: D = None, e: E = None, f: F = None
+    ) -> None:
         sk.device_entry(launch=sk.cuda.LaunchConfig(grid=programs, block=WARPGROUP * (LOADER + PARTS), cluster=CLUSTER))
         left = factor_of(a.T if TURNED[0] else a, TURNED[0], M, 1)
         right = factor_of(b if TURNED[1] else b.T, TURNED[1], N, CLUSTER)
@@ -202,15 +276,18 @@ def hopper_matmul_kernel(
             """Round the sums of a warp's 16 rows, and let the TMA unit store them, 64 columns at a time."""
             warp, lane = sk.int32(sk.warp_id()) % 4, sk.int32(sk.lane_id())
             for unit in sk.static_range(UNITS):
-                buffer = buffers[group * 4 + warp, unit % BUFFERS]
+                buffer, of_unit = buffers[group * 4 + warp, unit % BUFFERS], sums[unit * 32 : unit * 32 + 32]
+                place = row + group * PART + warp * 16, column + unit * UNIT[1]
+                if epilogue is not None:
+                    of_unit = finished(epilogue, (of_unit,), (c, d, e, f)[: len(kinds)], *place)
                 if lane == 0:
                     sk.cuda.cp_async_bulk_wait(pending=BUFFERS - 1, read=True)
                 sk.syncwarp()
-                put_unit(buffer, sums[unit * 32 : unit * 32 + 32], results.place, out_dtype)
+                put_unit(buffer, of_unit, results.place, out_dtype)
                 sk.cuda.fence_proxy_async(space="shared")
                 sk.syncwarp()
                 if lane == 0:
-                    results.store(buffer, (row + group * PART + warp * 16, column + unit * UNIT[1]))
+                    results.store(buffer, place)
                     sk.cuda.cp_async_bulk_commit()
 
         def multiply(group: Any) -> None:
@@ -239,21 +316,26 @@ def hopper_matmul_kernel(
     return hopper_matmul
 
 
-def hopper_matmul(a: Any, b: Any, *, out: Any = None) -> Any:
-    """Return a @ b of matrices a (m, k) and b (k, n), on compute capability 9.0 and in the sanitizer.
+def hopper_matmul(a: Any, b: Any, *operands: Any, epilogue: Callable[..., Any] | None = None, out: Any = None) -> Any:
+    """Return epilogue(a @ b, *operands) of matrices a (m, k) and b (k, n), on compute capability 9.0 and in the sanitizer.
 
     a, b: float16 or bfloat16 alike, either of them also as the transposition of such a matrix; or float8_e4m3fn or float8_e5m2
-    alike, b as the transposition of a matrix (n, k). Sums are in float32, and rounded once; while they grow, the tensor cores
-    keep fewer bits of those of float8. out: float16 or bfloat16; left out, the dtype of a, or bfloat16 for float8. What the TMA
-    unit asks for is refused where it is missing, as TENSOR_MAP_REFUSED: addresses and rows of multiples of 16 bytes. Elsewhere,
-    `matmul` has no such limits.
+    alike, b as the transposition of a matrix (n, k). Sums are in float32, and rounded once, behind the epilogue; while they grow,
+    the tensor cores keep fewer bits of those of float8. operands, epilogue: as of `matmul`. out: float16 or bfloat16; left out,
+    the dtype of a, or bfloat16 for float8. What the TMA unit asks for is refused where it is missing, as TENSOR_MAP_REFUSED:
+    addresses and rows of a, b and out of multiples of 16 bytes. Elsewhere, `matmul` has no such limits.
     """
-    plan = _plan_for(out, a, b)
+    if epilogue is None and not operands:
+        plan = _plan_for(out, a, b)
+    else:
+        kinds = kinds_of(operands, epilogue)
+        plan = _plan_of(out, a, b, operands, kinds, epilogue)
+        operands = numbers_beside([kind[0] for kind in kinds if kind], operands)
     if out is None:
         out = empty(a, plan.shape, plan.out_dtype)
     if plan.kernel is None:  # the TMA unit has no tiles of an array without elements
-        return matmul(a, b, out=out)
-    plan.kernel(a, b, out, plan.programs)
+        return matmul(a, b, *operands, epilogue=epilogue, out=out)
+    plan.kernel(a, b, out, plan.programs, *operands)
     return out
 
 
@@ -269,17 +351,29 @@ class _ProductPlan(NamedTuple):
 @planned
 def _plan_for(out: Any, a: Any, b: Any) -> _ProductPlan:
     """Return what the product of these arrays takes, which are checked."""
+    return _plan_of(out, a, b, (), (), None)
+
+
+def _plan_of(
+    out: Any,
+    a: Any,
+    b: Any,
+    operands: tuple[Any, ...],
+    kinds: tuple[Kind, ...],
+    epilogue: Callable[..., Any] | None,
+) -> _ProductPlan:
     require_array(a, b)
     of_a, of_b = matrix_shapes(a, b)
     turned = not is_by_rows(a), is_by_rows(b)
     out_dtype = _dtype_of_product(dtype_of(a), dtype_of(b), turned)
     if out is not None:
-        out_dtype = dtype_of(checked_out(out, apart=(a, b)))
+        out_dtype = dtype_of(checked_out(out, *filter(is_array, operands), apart=(a, b)))
     require(out_dtype in HALVES, "out has dtype {}: it is float16 or bfloat16", out_dtype.name)
     shape = of_a[0], of_b[1]
     if 0 in of_a or 0 in of_b:
         return _ProductPlan(shape, out_dtype, None, 0)
-    return _ProductPlan(shape, out_dtype, *_kernel_for(dtype_of(a), out_dtype, turned, *shape))
+    finish = None if epilogue is None else settled(epilogue)
+    return _ProductPlan(shape, out_dtype, *_kernel_for(dtype_of(a), out_dtype, turned, *shape, finish, kinds))
 
 
 @remembered
@@ -293,11 +387,17 @@ def _dtype_of_product(dtype: sk.DType, of_b: sk.DType, turned: tuple[bool, bool]
 
 @remembered
 def _kernel_for(
-    dtype: sk.DType, out_dtype: sk.DType, turned: tuple[bool, bool], rows: int, columns: int
+    dtype: sk.DType,
+    out_dtype: sk.DType,
+    turned: tuple[bool, bool],
+    rows: int,
+    columns: int,
+    finish: Callable[..., Any] | None,
+    kinds: tuple[Kind, ...],
 ) -> tuple[sk.JitFunction, int]:
     """Return the kernel for a product of this shape, and its programs."""
     tile, stages = tile_for(rows, columns)
-    kernel = hopper_matmul_kernel(dtype, out_dtype, turned, tile, stages)
+    kernel = hopper_matmul_kernel(dtype, out_dtype, turned, tile, stages, finish, kinds)
     return kernel, min(tile.blocks_of(rows, columns), MULTIPROCESSORS)
 
 

@@ -111,10 +111,7 @@ def matmul_kernel(
     A = Annotated[sk.Array, sk.Tensor((m, k), dtype, strides[0])]
     B = Annotated[sk.Array, sk.Tensor((k, n), dtype, strides[1])]
     Out = Annotated[sk.Array, sk.Tensor((m, n), out_dtype, (None, 1))]
-    of = [
-        None if kind is None else sk.Tensor((m, n)[-kind[1] :], kind[0], (None, 1)[-kind[1] :])
-        for kind in (*kinds, *[None] * MAX_OPERANDS)[:MAX_OPERANDS]
-    ]
+    of = operand_types(kinds, m, n)
     C = Annotated[Any, of[0]]
     D = Annotated[Any, of[1]]
     E = Annotated[Any, of[2]]
@@ -148,6 +145,23 @@ def matmul_kernel(
     return matmul
 
 
+def operand_types(kinds: tuple[Kind, ...], m: Any, n: Any) -> list[sk.Tensor | None]:
+    """Return what each of the operands is that a kernel may have; None for a number, and for one that is not there."""
+    return [
+        None if kind is None else sk.Tensor((m, n)[-kind[1] :], kind[0], (None, 1)[-kind[1] :])
+        for kind in (*kinds, *[None] * MAX_OPERANDS)[:MAX_OPERANDS]
+    ]
+
+
+def kinds_of(operands: tuple[Any, ...], epilogue: Any) -> tuple[Kind, ...]:
+    """Return what the operands of an epilogue are. Refused: too many, and what is no epilogue."""
+    given = len(operands)
+    require(given <= MAX_OPERANDS, "{} operands, and an epilogue takes {} at most", given, MAX_OPERANDS)
+    require(epilogue is not None or not operands, "operands are for an epilogue, and there is none")
+    require(epilogue is None or callable(epilogue), "an epilogue is a function, got {!r}", epilogue)
+    return tuple([(dtype_of(x), len(x.shape)) if is_array(x) else None for x in operands])
+
+
 def pieces_for(blocks: Blocks, kinds: tuple[Kind, ...]) -> int:
     """Return in how many pieces an epilogue takes the sums, so that they stay in registers, and what goes with a piece."""
     sums = blocks.rows * blocks.columns // blocks.threads
@@ -174,10 +188,7 @@ def matmul(
     if sums is None:
         dtype = float_dtype_of(a)
     of_a, of_b = matrix_shapes(a, b)
-    given = len(operands)
-    require(given <= MAX_OPERANDS, "{} operands, and an epilogue takes {} at most", given, MAX_OPERANDS)
-    require(epilogue is not None or not operands, "operands are for an epilogue, and there is none")
-    require(epilogue is None or callable(epilogue), "an epilogue is a function, got {!r}", epilogue)
+    kinds = kinds_of(operands, epilogue)
     precisions = tuple(_KINDS_OF_FLOAT32) if dtype is sk.float32 else ("ieee",)
     require(precision in precisions, "precision={!r} of {}: it is one of {}", precision, dtype.name, precisions)
     sizes = of_a[0], of_b[1], of_a[1]
@@ -186,7 +197,6 @@ def matmul(
         if out is None
         else checked_out(out, *filter(is_array, operands), apart=(a, b))
     )
-    kinds = tuple([(dtype_of(x), len(x.shape)) if is_array(x) else None for x in operands])
     strides, types = (_strides(a), _strides(b)), (dtype, sums or sk.float32, dtype_of(out))
     gpu = None if is_on_cpu(a) else device_of(a)
     if epilogue is None and gpu is not None:

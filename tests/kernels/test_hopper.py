@@ -56,6 +56,79 @@ def test_products_of_every_layout_in_the_sanitizer(dtype, shape, turned, tile, o
     np.testing.assert_array_equal(out, (a.astype(np.float32) @ b.astype(np.float32)).astype(dtype))
 
 
+def scaled_sum(x, bias, residual, scale):
+    return sk.maximum(x + bias, 0) * scale + residual
+
+
+def scaled_sum_of(a, b, bias, residual, scale):
+    sums = a.astype(np.float32) @ b.astype(np.float32)
+    return np.maximum(sums + bias.astype(np.float32), 0) * scale + residual.astype(np.float32)
+
+
+@settings(max_examples=settings.default.max_examples // 64, deadline=None)
+@given(
+    st.sampled_from(list(DTYPES)),
+    st.tuples(EIGHTS, EIGHTS, st.sampled_from([8, 72])),
+    st.sampled_from([(64, 64, 1), (64, 128, 2)]),
+    st.sampled_from([np.float32, np.float16, ml_dtypes.bfloat16]),
+    st.integers(0, 3),
+)
+def test_an_epilogue_of_arrays_that_lie_anywhere_in_the_sanitizer(dtype, shape, tile, kind, shift):
+    m, n, k = shape
+    rng = np.random.default_rng(m * n * k)
+    a, b = (factor(rng, each, False).astype(dtype) for each in ((m, k), (k, n)))
+    bias, residual = factor(rng, (n + shift,), False).astype(kind)[shift:], factor(rng, (m, n + shift), False)
+    residual, out = residual.astype(kind)[:, shift:], np.full((m, n), np.nan, dtype)
+    kinds = (DTYPES.get(kind, sk.float32), 1), (DTYPES.get(kind, sk.float32), 2), None
+    kernel = hopper_matmul_kernel(DTYPES[dtype], DTYPES[dtype], (False, True), tile, 2, scaled_sum, kinds)
+
+    with sk.sanitize(order="random", seed=m):
+        kernel(a, b, out, 2, bias, residual, np.float32(0.5))
+
+    np.testing.assert_array_equal(out, scaled_sum_of(a, b, bias, residual, 0.5).astype(dtype))
+
+
+def test_epilogues_mean_what_they_mean_to_matmul():
+    rng = np.random.default_rng(0)
+    a, b = (factor(rng, shape, False).astype(np.float16) for shape in ((24, 16), (16, 72)))
+    bias, out = factor(rng, (72,), False).astype(np.float64), factor(rng, (24, 72), False).astype(np.float16)
+    cases = [
+        ((bias, out, 0.5), scaled_sum), ((out,), lambda x, y: x / (1 + sk.exp(-x)) + y), ((), lambda x: 1),
+        ((2, 3), lambda x, low, high: sk.where(x > low, low, sk.minimum(x, high)).to(sk.int32)),
+    ]  # fmt: skip
+    for operands, epilogue in cases:
+        expected = kernels.matmul(a, b, *operands, epilogue=epilogue)
+
+        with sk.sanitize():
+            found = kernels.hopper_matmul(a, b, *operands, epilogue=epilogue)
+
+        np.testing.assert_allclose(found.astype(np.float32), expected.astype(np.float32), rtol=2e-3)
+    expected = scaled_sum_of(a, b, bias, out, 0.5).astype(np.float16)
+    with sk.sanitize():
+        kernels.hopper_matmul(a, b, bias, out, 0.5, epilogue=scaled_sum, out=out)
+        nothing = kernels.hopper_matmul(a[:, :0], b[:0], bias, epilogue=lambda x, y: x + y)
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(nothing, np.broadcast_to(bias, (24, 72)).astype(np.float16))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("width", TILES)
+def test_epilogues_of_every_tile_on_a_gpu(width):
+    torch = pytest.importorskip("torch")
+    kinds = (sk.float32, 1), (sk.bfloat16, 2), None
+    kernel = hopper_matmul_kernel(
+        sk.bfloat16, sk.bfloat16, (False, False), (128, width), TILES[width][1], scaled_sum, kinds
+    )
+    for m, n, k in [(8, 8, 8), (1000, 520, 2056), (136, 4104, 72)]:
+        a, b, residual = (torch.randint(-2, 3, each, device="cuda").bfloat16() for each in ((m, k), (n, k), (m, n)))
+        bias, whole = torch.randn(n, device="cuda"), torch.full((m + 8, n), float("nan"), device="cuda").bfloat16()
+
+        kernel(a, b.T, whole[:m], 132, bias, residual, 0.5)
+
+        assert (whole[:m] == ((a.float() @ b.float().T + bias).relu() * 0.5 + residual.float()).bfloat16()).all()
+        assert whole[m:].isnan().all()
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("turned", TURNED)
 @pytest.mark.parametrize("cluster", [1, 2])
@@ -137,6 +210,23 @@ def test_ptxas_keeps_sums_in_registers_and_products_under_way(tile, stages, turn
     assert found.resources.stack_bytes == found.resources.spill_store_bytes == 0
 
 
+@pytest.mark.parametrize("width", TILES)
+def test_epilogues_spill_nothing(width):
+    def silu(x, bias, residual, scale):
+        x = (x + bias) * scale
+        return x / (1 + sk.exp(-x)) + residual
+
+    kinds = (sk.bfloat16, 1), (sk.float32, 2), None
+    kernel = hopper_matmul_kernel(
+        sk.bfloat16, sk.bfloat16, (False, False), (128, width), TILES[width][1], silu, kinds
+    ).specialize(e=sk.float32)
+
+    found = ptxas.assemble(kernel.compile("cuda", capability=90).stages["ptx"])
+
+    assert not found.warnings
+    assert found.resources.stack_bytes == found.resources.spill_store_bytes == 0
+
+
 @pytest.mark.parametrize(("m", "k", "n"), [(8, 0, 16), (0, 8, 16), (8, 8, 0), (0, 0, 0)])
 def test_matrices_without_elements_have_a_product_of_zeros(m, k, n):
     with sk.sanitize():
@@ -150,6 +240,10 @@ def test_what_is_not_for_it_is_refused():
 
     with pytest.raises(ValueError, match="dtype float32: it is float16 or bfloat16 or float8"):
         kernels.hopper_matmul(y, y)
+    with pytest.raises(ValueError, match="operands are for an epilogue, and there is none"):
+        kernels.hopper_matmul(x, x, x[0])
+    with pytest.raises(ValueError, match="out shares memory"), sk.sanitize():
+        kernels.hopper_matmul(x, y.astype(x.dtype), x, epilogue=lambda s, t: s + t, out=x)
     with pytest.raises(ValueError, match="give two matrices"):
         kernels.hopper_matmul(x, x[0])
     with pytest.raises(sk.StagekitError, match="TENSOR_MAP_REFUSED"), sk.sanitize():

@@ -55,7 +55,7 @@ VALID: dict[str, tuple[Any, ...]] = {
     "hopper_attention_kernel": OF_HEADS,
     "hopper_attention_rounding_kernel": (F16, 64, 1),
     "hopper_attention_rows_kernel": (F16, 64, 1),
-    "hopper_matmul_kernel": (F16, F16, (False, False), (64, 64), 4),
+    "hopper_matmul_kernel": (F16, F16, (False, False), (64, 64), 4, None, ()),
     "joined_kernel": (F32, F16),
     "layernorm_kernel": (F32, F32, 1024, True, False),
     "matmul_kernel": (F16, F16, BY_ROWS, None, (), BLOCKS, "ieee", False),
