@@ -210,7 +210,7 @@ def pictures() -> dict[Path, str]:
         "layout-of-sums": of_sums,
         "banks": banks,
     }
-    for number, name in (("08", "matrices"), ("09", "attention")):
+    for number, name in (("08", "matrices"), ("09", "attention"), ("10", "hopper")):
         drawn[f"steps-{name}"] = functools.partial(steps, f"{number}-{name}.md")
     return {FOLDER / f"{name}.svg": draw() for name, draw in drawn.items()}
 

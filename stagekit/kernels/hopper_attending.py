@@ -33,7 +33,7 @@ STAGES = 2  # of the rings of k and v
 PANEL = 64  # columns of a head
 STEP = 16  # of the common axis, of one product
 WIDEST = 128  # columns of a head
-FEWEST = (1024, 1 << 24)
+FEWEST = (256, 1 << 20)
 """Rows of q, and scores of all heads, from which on `attention` takes this kernel: where an H200 was quicker with it, launches
 included.
 """
@@ -60,7 +60,7 @@ def plan_of(panels: int, causal: bool) -> HeadPlan:
     """Return what was quickest on an H200 for heads of so many panels: more keys in a block spill registers if causal."""
     if panels > 1:
         return HeadPlan(128, (56, 224), 0 if causal else 16)
-    return HeadPlan(128, (56, 224), 8) if causal else HeadPlan(192, (24, 240), 0)
+    return HeadPlan(128, (56, 224), 8) if causal else HeadPlan(192, (24, 240), 8)
 
 
 class Attended(NamedTuple):
@@ -438,7 +438,7 @@ def hopper_attention(
 ) -> Any:
     """Return what `attention` does, on compute capability 9.0 and in the sanitizer.
 
-    On a GPU `attention` itself takes this kernel where there is much to do, as of 16 heads 1,024 by 1,024. Arguments and results
+    On a GPU `attention` itself takes this kernel where there is something to do, as of 16 heads 256 by 256. Arguments and results
     are the same, of float16 or bfloat16, with heads of at most 128, a key or more, and a scale above 0. What the TMA unit asks
     for is refused where it is missing, as TENSOR_MAP_REFUSED: addresses and strides of multiples of 16 bytes.
     """

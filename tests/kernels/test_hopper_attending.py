@@ -161,9 +161,9 @@ def test_what_is_not_for_it_is_refused():
         (False, (4, 16, 2048, 64), 0, 0, np.float32, 0.1),
         (False, (4, 16, 2048, 64), 0, 0, np.float16, -0.1),
         (False, (4, 16, 2048, 136), 0, 0, np.float16, 0.1),
-        (True, (1, 16, 1024, 64), 0, 0, np.float16, 0.1),
-        (False, (1, 15, 1024, 64), 0, 0, np.float16, 0.1),  # fewer scores
-        (False, (4096, 16, 1000, 64), 0, 0, np.float16, 0.1),  # fewer rows
+        (True, (1, 16, 256, 64), 0, 0, np.float16, 0.1),
+        (False, (1, 15, 256, 64), 0, 0, np.float16, 0.1),  # fewer scores
+        (False, (4096, 16, 255, 64), 0, 0, np.float16, 0.1),  # fewer rows
     ],
 )
 def test_attention_takes_it_where_there_is_much_to_do_and_the_tma_unit_can_copy(
