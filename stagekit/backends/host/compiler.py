@@ -26,6 +26,7 @@ from stagekit.backends.host.pieces import Plan, plan
 from stagekit.backends.host.pointers import emit_offset
 from stagekit.backends.host.safepoints import asking_loops, waiting_loops
 from stagekit.backends.host.scaling import with_scaling
+from stagekit.backends.host.sums import sum_in_parts
 from stagekit.backends.host.target import OPTIMISATION_LEVEL, Processor, check_symbols, generator, this_processor
 from stagekit.backends.host.warp import KernelContext, LocalPlace, Warp
 from stagekit.backends.host.whole import take_apart
@@ -118,7 +119,7 @@ def compile_for(
         fn = without_matrix_unit(fn)
     if processor.host_features.has_avx512:
         fn = with_scaling(fn)
-    fn = take_apart(fn, block)
+    fn = sum_in_parts(take_apart(fn, block), processor.host_features.vector_bytes)
     entry = re.sub(r"\W", "_", f"stagekit_{fn.name}", flags=re.ASCII)
     waiting, asking = waiting_loops(fn), asking_loops(fn)
     text, shared_bytes, scratch_bytes = _write(fn, block, processor, entry)

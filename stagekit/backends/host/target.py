@@ -27,7 +27,7 @@ class HostFeatures:
     """What of the processor changes the code that is written, beyond what LLVM does by itself.
 
     least_masked_bytes, least_gathered_bytes, least_scattered_bytes: the smallest element of which a vector is loaded and
-    stored, gathered or scattered under a mask by an instruction.
+    stored, gathered or scattered under a mask by an instruction. vector_bytes: of all registers of vectors.
     """
 
     has_avx512: bool
@@ -36,6 +36,7 @@ class HostFeatures:
     least_scattered_bytes: int
     has_half_conversions: bool
     has_matrix_unit: bool
+    vector_bytes: int
 
 
 @frozen()
@@ -60,7 +61,13 @@ class Processor:
             least_scattered_bytes=4 if has_avx512 else _NO_ELEMENT_BYTES,
             has_half_conversions=self.has("f16c") or not is_x86,
             has_matrix_unit=self.has("amx-bf16"),
+            vector_bytes=self._vector_bytes(is_x86=is_x86),
         )
+
+    def _vector_bytes(self, *, is_x86: bool) -> int:
+        if not is_x86:
+            return 32 * 16
+        return 32 * 64 if self.has("avx512f") else 16 * (32 if self.has("avx") else 16)
 
     def without_matrix_unit(self) -> Processor:
         """Return the same for code of other processes, which may not have asked the system for that unit."""
