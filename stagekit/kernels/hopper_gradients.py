@@ -26,7 +26,7 @@ from stagekit.kernels.matrices import by_groups
 KEYS = 64 * PARTS  # of a block
 STAGES = 2  # of the ring of q and of gradients
 REGISTERS = (24, 240)  # of a thread that loads, and of one that derives
-FEWEST = (512, 1 << 24)  # rows of q, and scores, from which `attention_backward` takes these kernels: an H200 was quicker
+FEWEST = (512, 1 << 24)  # rows of q, and scores: from there on an H200 was quicker with these kernels
 LONGEST = 128  # rows of q of a block, of which arrays of numbers hold multiples
 FLOATS_OF_LINE = LINE // 4  # of the sums of the gradient of q, which the TMA unit adds
 
