@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from stagekit.dtypes import DType
 from stagekit.exporting.c_source import ABI_VERSION
 from stagekit.exporting.entries import CParameter, ExportedKernel
@@ -160,6 +158,5 @@ def _number(parameter: CParameter) -> str:
 
 def _form_of(dtype: DType) -> str:
     """Return what `_bits` of the module asks of a dtype of up to 16 bits, but for the number."""
-    largest = int(np.array(dtype.max, dtype.numpy).view(f"u{dtype.itemsize}"))
     digits, lowest = round(-math.log2(dtype.eps)), round(math.log2(dtype.smallest_normal))
-    return f"{dtype.bits}, {digits}, {lowest}, {largest + 1}"
+    return f"{dtype.bits}, {digits}, {lowest}, {dtype.layout.overflow}"
