@@ -45,24 +45,19 @@ class Rewriter:
         rewritten = tuple(opened.ops)
         return block if rewritten == block.ops else Block(block.params, rewritten)
 
-    def ops(self, ops: Sequence[Op]) -> None:
+    def ops(self, ops: Iterable[Op]) -> None:
         """Rewrite `ops` into the block under construction."""
-        rules, begin = self.rules, 0
-        for place in [place for place, each in enumerate(ops) if type(each) in rules or each.BODY_FIELDS]:
-            self._keep(ops[begin:place])
-            self.op(ops[place])
-            begin = place + 1
-        self._keep(ops[begin:])
-
-    def _keep(self, ops: Sequence[Op]) -> None:
-        """Add ops without a rule and without bodies, of which others may have replaced operands."""
-        mapping, done = self.mapping, self.builder.current.ops
-        if not mapping:
-            done += ops
-            return
+        rules, mapping, done = self.rules, self.mapping, self.builder.current.ops
         replaced = mapping.keys()
         for each in ops:
-            done.append(each if replaced.isdisjoint(each.operands()) else each.with_operands(mapping))
+            if each.BODY_FIELDS and each.bodies():  # inline PTX mostly has none
+                self.op(each)
+            elif type(each) in rules:
+                self.simple(each)
+            elif mapping and not replaced.isdisjoint(each.operands()):
+                done.append(each.with_operands(mapping))
+            else:
+                done.append(each)
 
     def op(self, op: Op) -> None:
         """Rewrite an op that may have bodies, and those first."""
