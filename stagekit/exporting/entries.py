@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -29,6 +30,14 @@ from stagekit.signature import (
 C_TYPES = {d.name: f"{d.name}_t" if d.is_integer else f"uint{8 * d.itemsize}_t" for d in ALL_DTYPES}
 C_TYPES |= {"float32": "float", "float64": "double"}
 """By dtype, what a number is in C; small floats are given by their bits."""
+
+
+def form_of(dtype: DType) -> tuple[int, int, int, int]:
+    """Return what makes the bits of a float of up to 16 bits: how many they are, the digits of the fraction, the exponent of the
+    least normal number, and the bits of what is larger than all numbers.
+    """
+    return dtype.bits, round(-math.log2(dtype.eps)), round(math.log2(dtype.smallest_normal)), dtype.layout.overflow
+
 
 _WORDS = """
 auto break case char const continue default do double else enum extern float for goto if inline int long register restrict return

@@ -5,12 +5,10 @@ It is a template: a wheel ships it beside the shared library (`docs/export.md`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from stagekit.dtypes import DType
 from stagekit.exporting.c_source import ABI_VERSION
-from stagekit.exporting.entries import CParameter, ExportedKernel
+from stagekit.exporting.entries import CParameter, ExportedKernel, form_of
 from stagekit.exporting.runtime_source import filled
 from stagekit.signature import ArraySpec, ScalarSpec
 
@@ -148,15 +146,10 @@ def _number(parameter: CParameter) -> str:
     if kind in ("float", "double"):
         return f"_ctypes.c_{kind}(_float({parameter.name}, {parameter.name!r}))"
     if parameter.spec.dtype.is_float:
-        return f"_ctypes.c_{kind}(_bits({parameter.name}, {parameter.name!r}, {_form_of(parameter.spec.dtype)}))"
+        form = ", ".join(map(str, form_of(parameter.spec.dtype)))
+        return f"_ctypes.c_{kind}(_bits({parameter.name}, {parameter.name!r}, {form}))"
     bits = int(kind.removeprefix("u").removeprefix("int"))
     low, high = ("0", f"2**{bits} - 1") if kind.startswith("u") else (f"-(2**{bits - 1})", f"2**{bits - 1} - 1")
     if parameter.spec.dtype.kind == "bool":
         high = "1"
     return f"_ctypes.c_{kind}(_integer({parameter.name}, {parameter.name!r}, {low}, {high}))"
-
-
-def _form_of(dtype: DType) -> str:
-    """Return what `_bits` of the module asks of a dtype of up to 16 bits, but for the number."""
-    digits, lowest = round(-math.log2(dtype.eps)), round(math.log2(dtype.smallest_normal))
-    return f"{dtype.bits}, {digits}, {lowest}, {dtype.layout.overflow}"

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from stagekit.exporting.c_source import function_name
-from stagekit.exporting.entries import CParameter, ExportedKernel
+from stagekit.exporting.entries import CParameter, ExportedKernel, form_of
 from stagekit.exporting.runtime_source import filled
 from stagekit.signature import ArraySpec, ScalarSpec
 
@@ -24,6 +24,7 @@ _RUNTIME = """\
 #include "@name@.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,8 +49,9 @@ enum { SK_CPU = 1, SK_CUDA = 2, SK_CUDA_HOST = 3, SK_CUDA_MANAGED = 13 };
 extern void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *text);
 extern void *TVMFFIEnvGetStream(int32_t device, int32_t ordinal);
 
-/* A parameter. form: 'a' an array, 'i' an integer from low to high, 'f' a float, 's' a size of one to three axes.
-   what: its type, for errors. rank: -1 for any. */
+/* A parameter. form: 'a' an array, 'i' an integer from low to high, 'f' a float, 'h' one of `bits` bits, 's' a size of
+   one to three axes. what: its type, for errors. rank: -1 for any. Of 'h' code has the digits of the fraction, low the
+   exponent of the least normal number, and high the bits of what is larger than all numbers. */
 typedef struct sk_parameter {
     const char *name, *what;
     char form;
@@ -97,13 +99,27 @@ static int sk_take_size(const char *function, const sk_parameter *p, const sk_an
     return 0;
 }
 
+/* Return the bits of the nearest small float. */
+static int64_t sk_small(const sk_parameter *p, double number) {
+    int exponent = (int)p->low;
+    uint64_t bits = isnan(number) ? p->high | 1u << (p->code - 1) : p->high;
+    if (isfinite(number)) {
+        if (number != 0) frexp(number, &exponent);
+        exponent = number != 0 && exponent - 1 > p->low ? exponent - 1 : (int)p->low;
+        bits = ((uint64_t)(exponent - p->low) << p->code) + (uint64_t)nearbyint(ldexp(fabs(number), p->code - exponent));
+    }
+    return (int64_t)((bits < p->high || isnan(number) ? bits : p->high) | (uint64_t)(signbit(number) != 0) << (p->bits - 1));
+}
+
 static int sk_take_number(const char *function, const sk_parameter *p, const sk_any *given, sk_value *to) {
     int64_t integer = given->value.integer;
     int is_integer = given->kind == SK_INTEGER || given->kind == SK_BOOL;
-    if (!is_integer && !(given->kind == SK_REAL && p->form == 'f'))
+    if (!is_integer && !(given->kind == SK_REAL && p->form != 'i'))
         return sk_fail("TypeError", function, p, "is to be ", p->what);
-    if (p->form == 'f') {
-        to->real = is_integer ? (double)integer : given->value.real;
+    if (p->form != 'i') {
+        double real = is_integer ? (double)integer : given->value.real;
+        if (p->form == 'h') to->integer = sk_small(p, real);
+        else to->real = real;
         return 0;
     }
     if (integer < p->low || (integer >= 0 && (uint64_t)integer > p->high))
@@ -256,6 +272,9 @@ def _number_row(parameter: CParameter) -> str:
     head, kind = f'    {{"{parameter.name}"', parameter.type
     if kind in ("float", "double"):
         return f"{head}, \"a float\", 'f', 0, 0, 0, 0, 0}}"
+    if parameter.spec.dtype.is_float:
+        width, digits, lowest, beyond = form_of(parameter.spec.dtype)
+        return f"{head}, \"a float\", 'h', {digits}, {width}, 0, {lowest}, {beyond}}}"
     if parameter.spec.dtype.kind == "bool":
         return f"{head}, \"a bool\", 'i', 0, 0, 0, 0, 1}}"
     name = kind.removesuffix("_t")

@@ -47,8 +47,15 @@ def fill(p: sk.Pointer(sk.int16), count: sk.int32, to: sk.uint8, flag: sk.bool_)
         sk.store(p + i, to)
 
 
+@sk.function
+def small(out: sk.Tensor((4,), sk.float64), a: sk.float16, b: sk.bfloat16, c: sk.float8_e4m3fn, d: sk.float8_e5m2):
+    """Numbers that C takes by their bits."""
+    sk.device_entry(launch=sk.cuda.LaunchConfig(grid=1, block=1))
+    out[0], out[1], out[2], out[3] = a, b, c, d
+
+
 def module_in(folder: Path, *targets: str) -> Any:
-    kernels = {"scale": scale.specialize(BLOCK=64), "row_sums": row_sums, "fill": fill}
+    kernels = {"scale": scale.specialize(BLOCK=64), "row_sums": row_sums, "fill": fill, "small": small}
     made = sk.export(kernels, folder, name="demo", targets=targets, block=32, tvm_ffi=True)
     flags = [
         "-std=c11",
@@ -89,6 +96,18 @@ def test_a_module_runs_kernels(module: Any) -> None:
     p = np.zeros(100, np.int16)
     module.fill(p, 70, 200, True, 4, 32)
     np.testing.assert_array_equal(p, [200] * 70 + [0] * 30)
+
+
+def test_small_floats_are_rounded_as_a_launch_does(module: Any) -> None:
+    numbers = np.random.default_rng(0).standard_normal(300) * 2.0 ** np.arange(-150, 150)
+    edges = [0.0, -0.0, 1, True, 464.0, 465.0, 61440.0, 65519.99, 65520.0, 1e39, 1e-45, np.inf, -np.inf, np.nan]
+
+    for number in [*edges, *numbers.tolist()]:
+        found, wanted = np.zeros(4), np.zeros(4)
+        module.small(found, *[number] * 4)
+        small(wanted, *[number] * 4)
+        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(np.signbit(found[wanted == 0]), np.signbit(wanted[wanted == 0]))
 
 
 X, P = floats(100), np.zeros(100, np.int16)
