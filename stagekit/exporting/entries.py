@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -36,7 +35,8 @@ def form_of(dtype: DType) -> tuple[int, int, int, int]:
     """Return what makes the bits of a float of up to 16 bits: how many they are, the digits of the fraction, the exponent of the
     least normal number, and the bits of what is larger than all numbers.
     """
-    return dtype.bits, round(-math.log2(dtype.eps)), round(math.log2(dtype.smallest_normal)), dtype.layout.overflow
+    layout = dtype.layout
+    return dtype.bits, layout.fraction_bits, 1 - layout.bias, layout.overflow
 
 
 _WORDS = """

@@ -344,10 +344,8 @@ def _at_hand(stamp: Stamp, tracer: Tracer, values: list[Value], objects: list[An
 
 
 def _carried_out(site: Site, stamp: Stamp, mapping: dict[Any, Any], objects: list[Any]) -> Any:
-    frame, tracer, builder = site.frame, site.tracer, site.tracer.builder
-    outside = frame.loc(site.node)
-    if tracer.assumed.is_block_level and not frame.is_per_thread:  # what `effects.begin_statement` does
-        builder.statement()
+    tracer, builder, outside = site.tracer, site.tracer.builder, site.loc
+    effects.begin_statement(site)
     if stamp.steps:  # indices, pointers and masks have none
         emit(builder, stamp.steps, mapping, [*map(_moved, stamp.places, repeat(outside))])
     builder.loc = outside

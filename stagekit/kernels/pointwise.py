@@ -146,8 +146,8 @@ def swiglu_backward(gradient: Any, gate: Any, up: Any, *, out: tuple[Any, Any] |
     out = (empty_like(gate), empty_like(up)) if out is None else out
     require(isinstance(out, tuple | list) and len(out) == 2, "out is {!r}: it is two arrays", out)
     read = gradient, gate, up
-    for each in (gate, up):
-        require_shape("gate or up", each, gradient.shape)
+    for name, each in (("gate", gate), ("up", up)):
+        require_shape(name, each, gradient.shape)
     written = [checked_out(each, *read, apart=apart, shape=gate.shape) for each, apart in zip(out, ((), out[:1]))]
     arrays = [as_rows(x) for x in (*read, *written)]
     rows, columns = arrays[0].shape
@@ -201,7 +201,7 @@ def rope(x: Any, cos: Any, sin: Any, *, out: Any = None, interleaved: bool = Fal
     out = empty_like(x) if out is None else checked_out(out, x, apart=(cos, sin), shape=x.shape)
     is_back = option_of("backward", backward, bool)
     require(
-        len(x.shape) > 1 and x.shape[-1] > 0 == x.shape[-1] % 2,
+        len(x.shape) > 1 and x.shape[-1] > 0 and x.shape[-1] % 2 == 0,
         f"x has shape {tuple(x.shape)}: heads lie along the last axis, in pairs",
     )
     heads, size = x.shape[-2:]

@@ -76,8 +76,7 @@ def _places(sums: Sums, part: Sequence[Op]) -> Sequence[Place]:
 
 
 def _is_global(op: ops.Load | ops.Store) -> bool:
-    assert isinstance(op.pointer.type, Pointer)
-    return op.pointer.type.space is Space.GLOBAL
+    return isinstance(op.pointer.type, Pointer) and op.pointer.type.space is Space.GLOBAL
 
 
 def _is_further(places: Sequence[Place], others: Sequence[Place], threads: int) -> bool:
