@@ -463,7 +463,8 @@ def settle(carried: CarriedLocations, trace: Callable[[], Any]) -> tuple[Any, di
         changes = tracer.journal.undo(start.journal)
         asked = tracer.facts.withdraw(start.asked)  # what `revise` asks stays: it makes code before the loop
         if carried.is_ended:
-            carried.extend({each: changes[each] for each in known})
+            # what the other branch of an `if` assigned is undone by now: the next round finds it
+            carried.extend({each: changes[each] for each in known if each in changes})
             tracer.forget(start)
             continue
         is_revised = carried.revise(count >= _ONLY_WIDENING)

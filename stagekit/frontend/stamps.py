@@ -236,6 +236,8 @@ class _CallRecorder:
         )  # of which more is known than their ops say
         defined = {v for op in every for v in (*op.results, *[p for body in op.bodies() for p in body.params])}
         self.need({v for op in every for v in op.operands()} <= defined | self.bound)
+        written = [op.indexed.values() for op in every if isinstance(op, ops.Offset) and op.indexed]
+        self.need(set().union(*written) <= defined | self.bound)
         self.bound |= emitted
         return [step for row in rows for step in row]
 

@@ -193,6 +193,14 @@ class Indexed(NamedTuple):
     shape: tuple[Value | int, ...]
     strides: tuple[Value | int, ...] = ()
 
+    def values(self) -> set[Value]:
+        return {each for part in self[1:] for each in part if isinstance(each, Value)}
+
+    def of(self, mapping: Mapping[Value, Value]) -> Indexed:
+        """Return the same with other values."""
+        parts: Any = self[1:]
+        return Indexed(self.array, *[tuple([mapping.get(each, each) for each in part]) for part in parts])
+
 
 @op("offset")
 class Offset(Op):
@@ -207,8 +215,7 @@ class Offset(Op):
         op = super().with_operands(mapping)
         if self.indexed is None:
             return op
-        parts: Any = self.indexed[1:]
-        named = Indexed(self.indexed.array, *(tuple([mapping.get(v, v) for v in part]) for part in parts))
+        named = self.indexed.of(mapping)
         return op if named == self.indexed else op.replace(indexed=named)
 
 

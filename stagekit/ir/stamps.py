@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from stagekit.diagnostics import Loc
 from stagekit.ir.builder import Builder, LookedUp
 from stagekit.ir.core import Block, Op, Value
-from stagekit.ir.ops import Constant, exactly
+from stagekit.ir.ops import Constant, Indexed, exactly
 
 _new, _set = object.__new__, object.__setattr__
 
@@ -26,10 +26,11 @@ class Nested(NamedTuple):
 
 
 class Rare(NamedTuple):
-    """What few ops have: bodies, and several results."""
+    """What few ops have: bodies, several results, and how a user wrote an index."""
 
     bodies: tuple[Nested, ...]
     results: tuple[Value, ...]
+    indexed: Indexed | None
 
 
 class OpCopy(NamedTuple):
@@ -101,7 +102,8 @@ def op_copy(op: Op, places: LocTable, loc: Loc | None = None, key: tuple[Any, An
             bodies.append(Nested(name, body.params, tuple([op_copy(each, places) for each in body.ops])))
     place = places.number(op.loc if loc is None else loc)
     result = op.results[0] if len(op.results) == 1 else None
-    rare = Rare(tuple(bodies), op.results) if bodies or len(op.results) > 1 else None
+    indexed = fields.get("indexed")
+    rare = Rare(tuple(bodies), op.results, indexed) if bodies or indexed or len(op.results) > 1 else None
     return OpCopy(type(op), {**fields, "loc": None}, tuple(operands), tuple(lists), rare, result, place, key)
 
 
@@ -148,6 +150,8 @@ def _emit_rare(
     builder: Builder, made: dict[str, Any], rare: Rare, mapping: dict[Any, Any], places: Sequence[Loc]
 ) -> None:
     """Add to the fields of an op what few ops have."""
+    if rare.indexed is not None:
+        made["indexed"] = rare.indexed.of(mapping)
     for name, params, nested in rare.bodies:
         inner = list[Op]()
         given = _copied(params, mapping)

@@ -616,6 +616,28 @@ def test_a_tuple_that_is_known_again_at_the_end_is_not_carried():
         agree(program, a, n)
 
 
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_numbers_that_each_branch_of_a_loop_changes_another_of_are_carried(depth):
+    """The round ends in the branch of the last one, where what the others changed is undone."""
+
+    def program(a, n, depth):
+        values = first, second, third = [2], 3, 4
+        for i in range(n):
+            if (a + i) % 2 == 0:
+                second = a + i
+            elif depth > 1 and (a + i) % 3 == 0:
+                third = a - i
+                if depth > 2 and a > i:
+                    continue
+            else:
+                first[0] = a * i
+                a = a + 1
+        return first[0], second, third, a, values[1]
+
+    for a, n in [(3, 4), (2, 1), (0, 9), (7, 0)]:
+        agree(program, a, n, depth)
+
+
 def test_none_becoming_a_number_in_a_loop_is_refused():
     def program(n):
         best = None

@@ -250,3 +250,22 @@ def test_all_recordings_together_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
         counts.append(sum(map(len, stamps._STAMPS.values())))
 
     assert 50 < max(counts) < 100
+
+
+@pytest.mark.parametrize("last", [1, 2, 3, 5])
+def test_a_stamp_says_of_its_own_view_what_may_be_accessed(last):
+    """The sizes of a view are operands of no op: only the interpreter looks at them."""
+
+    @sk.jit(threads=32)
+    def kernel(a, out, n):
+        i = sk.arange(0, 32)
+        for k in sk.static_range(last + 1):
+            view = a[k : n - (1 if k == last else 0)]
+            sk.store(out + (k * 32 + i), sk.load(view + i, mask=i < 33 - k))
+
+    a, out = np.arange(33, dtype=np.float32), np.zeros(32 * (last + 1), np.float32)
+    with pytest.raises(sk.StagekitError) as caught:
+        sk.sanitize(kernel)[(1,)](a, out, 33)
+
+    assert caught.value.id == "OUT_OF_BOUNDS"
+    assert f"a view of `a` with shape ({32 - last},)" in str(caught.value)
