@@ -145,3 +145,19 @@ def test_a_variable_that_a_loop_test_assigns_and_the_body_puts_back(n: int) -> N
     sk.jit(back_to_the_start)[1, 1](out, np.int64(n))
 
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int16, np.int64])
+@pytest.mark.parametrize("length", [2, 3, 5, 7])
+def test_converted_keys_of_few_elements_are_sorted(dtype: Any, length: int) -> None:
+    """On some processors LLVM could select no machine code for interleaved halves of 64 bits, and ended the process."""
+
+    @sk.jit(threads=16)
+    def order(x, out):
+        i = sk.arange(0, length)
+        sk.store(out + i, sk.argsort(sk.float32(sk.load(x + i))))
+
+    x, out = (np.arange(length) % 2 == 0).astype(dtype), np.zeros(length, np.int64)
+    order[1,](x, out)
+
+    np.testing.assert_array_equal(out, np.argsort(x, kind="stable"))

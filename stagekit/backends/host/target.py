@@ -75,10 +75,14 @@ class Processor:
 
     def attributes(self) -> str:
         """Return the function attributes. Every function needs them, or LLVM would not inline one into another."""
-        wide = '"prefer-vector-width"="512" ' if self.host_features.has_avx512 else ""
+        wide, features = "", self.features
+        if self.host_features.has_avx512:
+            # without the feature, which Zen 4 and 5 lack, LLVM 22 makes of some interleaved halves of 64 bits a node
+            # that it cannot select, and ends the process; permutations across lanes are as quick there as on Intel's
+            wide, features = '"prefer-vector-width"="512" ', f"{features},+fast-variable-crosslane-shuffle"
         # without it LLVM turns tests of a half's bits into comparisons, which call a function to convert it
         plain = "" if self.host_features.has_half_conversions else "noimplicitfloat "
-        return f'nounwind {plain}{wide}"target-cpu"="{self.name}" "target-features"="{self.features}"'
+        return f'nounwind {plain}{wide}"target-cpu"="{self.name}" "target-features"="{features}"'
 
 
 @functools.cache
