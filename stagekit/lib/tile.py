@@ -442,7 +442,7 @@ def _meeting_layout(tiles: Sequence[Tile]) -> Layout:
 def _preference(layout: Layout) -> tuple[Any, ...]:
     """Return what orders layouts: those of products and of sums along an axis, which others come from, are before memory's."""
     is_of_memory = layout == blocked(layout.shape, layout.threads, layout.width)
-    return not is_of_memory, not layout.has_copies, layout.registers, layout.lanes
+    return not is_of_memory, not layout.has_copies, layout.registers, layout.lanes, layout.width
 
 
 def _repeated_along(tile: Tile, layout: Layout) -> Tile:

@@ -266,3 +266,26 @@ def test_a_layout_of_another_tile_is_refused() -> None:
 
     with pytest.raises(sk.StagingError, match=r"give a layout of shape \(64,\) for 32 threads"):
         kernel[1](np.zeros(64, np.float32))
+
+
+@pytest.mark.parametrize("size, threads", [(2, 1), (4, 1), (4, 2), (8, 1), (8, 4)])
+def test_a_tile_is_one_after_paths_that_differ_in_its_layout(size: int, threads: int) -> None:
+    """Also where the layouts differ in nothing but the width of their vectors."""
+    count = size // threads
+    layout = tile_layout((size,), IndexMap(threads, count), IndexMap(count, 1))
+
+    @sk.jit(threads=threads)
+    def kernel(out, times):
+        i = sk.arange(0, size)
+        v, w = sk.float64(i), sk.float64(i)
+        for _ in range(times):
+            v = v.convert_layout(layout)
+        if times > 1:
+            w = w.convert_layout(layout)
+        out[0] = sk.reduce_sum(v * w)
+
+    for times in range(3):
+        out = np.zeros(1)
+        with sk.sanitize():
+            kernel[1](out, times)
+        assert out[0] == sum(i * i for i in range(size))
