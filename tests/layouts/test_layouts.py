@@ -268,7 +268,7 @@ def test_a_layout_of_another_tile_is_refused() -> None:
         kernel[1](np.zeros(64, np.float32))
 
 
-@pytest.mark.parametrize("size, threads", [(2, 1), (4, 1), (4, 2), (8, 1), (8, 4)])
+@pytest.mark.parametrize(("size", "threads"), [(2, 1), (4, 1), (4, 2), (8, 1), (8, 4)])
 def test_a_tile_is_one_after_paths_that_differ_in_its_layout(size: int, threads: int) -> None:
     """Also where the layouts differ in nothing but the width of their vectors."""
     count = size // threads
